@@ -1,0 +1,43 @@
+/* The look-up ladder: forced -> exact -> nearest -> architecture -> default. Rungs are the outer loop, databases the
+ * inner one (user's, then shipped). */
+#ifndef MLP_LOOKUP_H
+#define MLP_LOOKUP_H
+
+#include <stdbool.h>
+
+#include "db.h"
+#include "device/device.h"
+
+typedef struct lookup_request {
+    const dev_info *device; /* id, name, arch, ladder, units and compute_capability are read */
+    const mlpbwd_problem *problem;
+    db *const *databases; /* in order */
+    size_t database_count;
+    const char *forced_path; /* MLPBWD_FORCE or NULL */
+} lookup_request;
+
+typedef struct lookup_answer {
+    const char *match;       /* "forced", "exact", "nearest", "architecture", "default" */
+    char *row_json;          /* malloc'ed: {"pipeline","parameters","arch","device","tokens","units","measurement","origin","date"} */
+    char *plan_json;         /* malloc'ed stored plan */
+    double median_us;        /* < 0: never measured */
+    int64_t measured_tokens; /* T of the row; 0 for a default */
+    char *database_path;     /* malloc'ed; the file that answered */
+    db *database;            /* where its blobs are (NULL: forced_path) */
+} lookup_answer;
+
+/* Nothing serves the problem: UNSUPPORTED naming every rung tried and why it gave nothing. T must be > 0. */
+mlpbwd_status lookup_find(const lookup_request *request, lookup_answer *answer, mlp_message *why);
+void lookup_answer_free(lookup_answer *answer);
+
+/* The databases in the order of the ladder, as mlpbwd_open and `mlpbwd query` use them: explicit_path alone, or the
+ * user's and the shipped one. At most 2. Owned by the caller. */
+mlpbwd_status lookup_open_databases(const char *explicit_path, db *databases[2], size_t *count, mlp_message *why);
+/* Path of the shipped database (found relative to this library), or OK and "". */
+void lookup_shipped_path(char *path, size_t capacity);
+
+/* The same answer as JSON, for mlpbwd_plan_describe and `query` (malloc'ed): tokens, device, match, median_us,
+ * measured_tokens, database, pipeline, parameters, ... */
+char *lookup_answer_json(const lookup_request *request, const lookup_answer *answer);
+
+#endif
