@@ -1,0 +1,23 @@
+return {
+    name = "sm_100a",
+    doc = "NVIDIA Blackwell data centre: B200, GB200",
+    backend = "cuda",
+    compiler = "nvrtc",
+    target = "sm_100a",
+    parent = "sm_90a",
+    compute_capability = 100,
+    ship = true,
+    -- ptxas rejects wgmma for this target; the tcgen05 family takes its place (PTX ISA 9.1, 9.7.16)
+    features = { wgmma = false, tcgen05 = true, tmem = true, clc = true },
+    -- shared_bytes as the parent: 227 KiB opt-in for 10.0 (CUDA C++ Programming Guide)
+    rates = {
+        -- HGX B200 datasheet: 2.25 PFLOP/s dense fp16 and bf16 = 148 SMs x 1.85 GHz x 8192
+        -- (= tcgen05 128x256x16 in 128 clocks on one SM)
+        tf32 = 8192,
+        bf16 = 8192,
+        -- one fp32 product is at least three 16-bit ones (8192 / 3); plain FFMA gives 2 x 128 = 256
+        fp32 = 2731,
+    },
+    -- HGX B200 datasheet: up to 8 TB/s a GPU
+    memory_bandwidth = 8000e9,
+}
