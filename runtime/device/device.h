@@ -54,7 +54,11 @@ void dev_list(void (*visit)(void *user, const dev_info *info), void (*note)(void
 mlpbwd_status dev_open(const char *spec, dev **out, mlp_message *why);
 void dev_retain(dev *device);
 void dev_release(dev *device); /* NULL is harmless */
+/* Owned by the device. max_clock_mhz of cuda is the driver's; power_limit_w and compiler cost time to find out (NVML, a
+ * compiler's start) and are 0 and "" here: dev_describe and dev_list give them. */
 const dev_info *dev_get_info(const dev *device);
+/* The same with everything filled in. Some 10 to 100 ms: for tuning and reports, not for mlpbwd_open. */
+void dev_describe(const dev *device, dev_info *info);
 
 /* Maps a compute capability (90) to the architectures whose machine code runs on it, best first; the only place, with
  * templates/arch, that knows names like sm_90a. Returns the number written (0: too old). Host: see dev_host_ladder. */

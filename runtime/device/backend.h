@@ -1,0 +1,113 @@
+/* What a device backend provides, and the parts of the opaque types of device.h that every backend shares. Private to
+ * runtime/device. device.c forwards each dev_ function to the backend of its first argument. */
+#ifndef DEVICE_BACKEND_H
+#define DEVICE_BACKEND_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "device.h"
+
+typedef struct dev_backend dev_backend;
+
+/* Backends embed these as the first member of their own structs. */
+struct dev {
+    const dev_backend *backend;
+    atomic_int references;
+    pid_t process; /* that opened it: a forked child may neither use nor free what the parent's driver or pool owns */
+    dev_info info;
+};
+
+struct dev_context {
+    const dev_backend *backend;
+    dev *device; /* a reference */
+};
+
+struct dev_module {
+    const dev_backend *backend;
+    dev_context *context; /* a reference */
+};
+
+struct dev_function {
+    const dev_backend *backend;
+    dev_module *module;
+};
+
+/* Functions mean what their namesakes in device.h say; sizes of 0 have been dealt with by device.c. */
+struct dev_backend {
+    const char *name;
+    /* Is the text one of this backend's specs, whether or not the device exists? */
+    bool (*owns_spec)(const char *spec);
+    void (*list)(void (*visit)(void *user, const dev_info *info), void (*note)(void *user, const char *sentence),
+                 void *user);
+    /* spec NULL: the best device of this backend, NO_DEVICE if it has none. *taken (may be NULL) becomes true when the
+     * failure must not fall through to the next backend. Fills everything but backend, references and process. */
+    mlpbwd_status (*open)(const char *spec, dev **out, bool *taken, mlp_message *why);
+    void (*close)(dev *device);
+    void (*describe)(const dev *device, dev_info *info); /* adds the facts that cost time to info */
+
+    mlpbwd_status (*context_get)(dev *device, dev_context **out, mlp_message *why);
+    void (*context_release)(dev_context *context);
+    mlpbwd_status (*context_enter)(dev_context *context, bool *pushed, mlp_message *why);
+    void (*context_leave)(dev_context *context);
+
+    mlpbwd_status (*module_load)(dev_context *context, const void *bytes, size_t size, const char *format,
+                                 dev_module **out, mlp_message *why);
+    void (*module_unload)(dev_module *module);
+    mlpbwd_status (*function_get)(dev_module *module, const char *entry, size_t shared_bytes, dev_function **out,
+                                  dev_function_info *info, mlp_message *why);
+    mlpbwd_status (*launch)(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
+                            size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why);
+
+    mlpbwd_status (*alloc)(dev_context *context, size_t size, void **out, mlp_message *why);
+    void (*free)(dev_context *context, void *pointer);
+    mlpbwd_status (*copy_in)(dev_context *context, void *device_memory, const void *host, size_t size,
+                             mlp_message *why);
+    mlpbwd_status (*copy_out)(dev_context *context, void *host, const void *device_memory, size_t size,
+                              mlp_message *why);
+    mlpbwd_status (*fill)(dev_context *context, void *device_memory, int byte, size_t size, dev_stream stream,
+                          mlp_message *why);
+    mlpbwd_status (*synchronize)(dev_context *context, mlp_message *why);
+
+    mlpbwd_status (*stream_create)(dev_context *context, dev_stream *out, mlp_message *why);
+    void (*stream_destroy)(dev_context *context, dev_stream stream);
+    mlpbwd_status (*event_create)(dev_context *context, dev_event **out, mlp_message *why);
+    void (*event_destroy)(dev_context *context, dev_event *event);
+    mlpbwd_status (*stream_order)(dev_context *context, dev_stream earlier, dev_stream later, dev_event *event,
+                                  mlp_message *why);
+    mlpbwd_status (*stream_capture_id)(dev_context *context, dev_stream stream, uint64_t *id, mlp_message *why);
+
+    mlpbwd_status (*time)(dev_context *context,
+                          mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why), void *user,
+                          dev_timing *timing, mlp_message *why);
+};
+
+extern const dev_backend dev_backend_cuda, dev_backend_host;
+
+/* True in a child of the process that opened the device. */
+bool dev_is_forked(const dev *device);
+
+/* OK, or DEVICE_ERROR in a forked child. */
+mlpbwd_status dev_check_process(const dev *device, mlp_message *why);
+
+/* Checks that bytes are a 64-bit ELF file whose tables and contents end within size, so that a cut or damaged file is
+ * an error here and not a crash in the loader. what names the file's kind in the message. */
+mlpbwd_status elf_check(const void *bytes, size_t size, const char *what, mlp_message *why);
+
+/* ---- compilers (compile.c has the table) ---- */
+
+/* dev_compile and dev_compiler_version of one compiler; image is zeroed before. */
+mlpbwd_status nvrtc_compile(const dev_compile_request *request, dev_image *image, mlp_message *why);
+mlpbwd_status nvrtc_version(char *text, size_t capacity, mlp_message *why);
+mlpbwd_status cc_compile(const dev_compile_request *request, dev_image *image, mlp_message *why);
+mlpbwd_status cc_version(char *text, size_t capacity, mlp_message *why);
+
+/* COMPILE_ERROR with the first lines of a compiler's log; an empty log says so. */
+mlpbwd_status compile_failed(mlp_message *why, const dev_compile_request *request, const char *compiler,
+                             const char *log);
+
+/* Copies text, cut to capacity at a character (UTF-8) boundary and always terminated. */
+void dev_copy_text(char *to, size_t capacity, const char *text);
+
+#endif
