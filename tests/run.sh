@@ -32,8 +32,10 @@ run_tests() {
     say "== $name"
     rm -f "$folder/Testing/Temporary/LastTest.log"
     status=0
-    ctest --test-dir "$folder" --parallel 2 --output-on-failure --no-tests=error "$@" || status=$?
-    counts=$(awk -f "$root/tests/count_cases.awk" "$folder/Testing/Temporary/LastTest.log") || counts="0 1 0"
+    ctest --test-dir "$folder" --parallel 2 --output-on-failure --no-tests=error \
+        --output-log "$folder/ctest.log" "$@" || status=$?
+    counts=$(awk -f "$root/tests/count_cases.awk" "$folder/ctest.log" "$folder/Testing/Temporary/LastTest.log") ||
+        counts="0 1 0"
     # The three words of $counts are numbers.
     # shellcheck disable=SC2086
     set -- $counts
