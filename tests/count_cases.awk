@@ -22,11 +22,11 @@ function number_before_test(text,    words) {
     split(text, words, " ")
     return words[1] + 0
 }
-/^[ \t]+[0-9]+ - [^ ]+ \(.*\)$/ && name == "" {
+/^[ \t]+[0-9]+ - [^ ]+ \([^)]*\)/ && name == "" {
     sub(/^[ \t]+[0-9]+ - /, "")
     test = $1
     sub(/^[^ ]+ \(/, "")
-    sub(/\)$/, "")
+    sub(/\).*$/, "")
     state[test] = $0
     next
 }
