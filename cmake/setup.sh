@@ -12,21 +12,18 @@ fail() {
 }
 
 # install_packages NAME...: installs the Debian packages that are missing. Does nothing, and needs no rights, when
-# none is; a name "a|b" is satisfied by either and installs a.
+# none is.
 install_packages() {
     if ! command -v dpkg-query >/dev/null 2>&1; then
         say "This is no Debian system: these packages, or what brings the same, must be there already: $*"
         return 0
     fi
     missing=
-    for wanted; do
-        found=
-        for name in $(printf '%s' "$wanted" | tr '|' ' '); do
-            case $(dpkg-query -W -f='${db:Status-Status} ' "$name" 2>/dev/null) in
-            *"installed "*) found=yes ;;
-            esac
-        done
-        [ -n "$found" ] || missing="$missing ${wanted%%|*}"
+    for name; do
+        case $(dpkg-query -W -f='${db:Status-Status} ' "$name" 2>/dev/null) in
+        *"installed "*) ;;
+        *) missing="$missing $name" ;;
+        esac
     done
     [ -n "$missing" ] || return 0
     missing=${missing# }
@@ -53,18 +50,19 @@ install_packages() {
     fi
 }
 
-# configure FOLDER OPTION...: configures unless FOLDER was configured from the same place with the same options.
+# configured_here FOLDER: whether it was configured, and from this very tree.
+configured_here() {
+    grep -Fqxs "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$1/CMakeCache.txt"
+}
+
+# configure FOLDER OPTION...: configures unless FOLDER was configured from this tree with the same options.
 configure() {
     folder=$1
     shift
-    stamp="$root $*"
-    if [ -f "$folder/CMakeCache.txt" ] && [ "$(cat "$folder/configured" 2>/dev/null)" = "$stamp" ]; then
-        return 0
-    fi
-    # A folder that was configured at another path cannot be reused.
-    if [ -f "$folder/CMakeCache.txt" ] &&
-        ! grep -Fqx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$folder/CMakeCache.txt"; then
-        say "$folder belongs to another path: starting it anew."
+    if configured_here "$folder"; then
+        [ "$(cat "$folder/configured" 2>/dev/null)" != "$*" ] || return 0
+    elif [ -f "$folder/CMakeCache.txt" ]; then
+        say "$folder was configured from another path: starting it anew."
         rm -rf "$folder"
     fi
     mkdir -p "$folder"
@@ -73,7 +71,7 @@ configure() {
         cat "$log" >&2
         fail "configuring $folder failed"
     fi
-    printf '%s\n' "$stamp" >"$folder/configured"
+    printf '%s\n' "$*" >"$folder/configured"
 }
 
 # build FOLDER [TARGET...]: prints the compiler's words only when it fails.
