@@ -4,14 +4,12 @@
  * Acceptance, per output (design section 3; the one table of limits is in gate.c):
  *  (a) Frobenius relative error <= the class's limit;
  *  (b) each row and column of at least GATE_SHORTEST elements within 3 times that, plus the absolute term
- *      K * 2^-38 * max|A| * max|B| (classes tf32 and bf16) per element. With fewer than GATE_SHORTEST tokens a row's own
- *      norm says little (one token: a row of grad_weight1 is one number times hidden_states), so the root mean square
- *      of all rows counts if it is larger;
- *  (c) a row or column that is exactly zero in float64 is exactly zero;
- *  (d) every element within 10 limits of the larger of its row's and its column's root mean square, so that one wrong
- *      element fails however large the tensor is;
- *  (e) finite exactly where float64 (rounded to float32) is; grad_bias2 within 2^-20 * sum|x| per element, grad_bias1
- *      allowed that on top of its class. */
+ *      K * 2^-38 * max|A| * max|B| (classes tf32 and bf16) per element. With fewer than GATE_SHORTEST tokens a row's
+ * own norm says little (one token: a row of grad_weight1 is one number times hidden_states), so the root mean square of
+ * all rows counts if it is larger; (c) a row or column that is exactly zero in float64 is exactly zero; (d) every
+ * element within 10 limits of the larger of its row's and its column's root mean square, so that one wrong element
+ * fails however large the tensor is; (e) finite exactly where float64 (rounded to float32) is; grad_bias2 within 2^-20
+ * * sum|x| per element, grad_bias1 allowed that on top of its class. */
 #ifndef MLP_GATE_H
 #define MLP_GATE_H
 

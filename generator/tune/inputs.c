@@ -10,12 +10,18 @@
 static const struct {
     const char *name;
     char rows, columns; /* T, H, I or 1 */
-} shapes[TENSOR_COUNT] = {{"grad_output", 'T', 'H'},   {"hidden_states", 'T', 'H'},
-                          {"weight1", 'I', 'H'},       {"bias1", 'I', '1'},
-                          {"weight2", 'H', 'I'},       {"bias2", 'H', '1'},
-                          {"intermediate", 'T', 'I'},  {"intermediate_activated", 'T', 'I'},
-                          {"grad_hidden_states", 'T', 'H'}, {"grad_weight1", 'I', 'H'},
-                          {"grad_bias1", 'I', '1'},    {"grad_weight2", 'H', 'I'},
+} shapes[TENSOR_COUNT] = {{"grad_output", 'T', 'H'},
+                          {"hidden_states", 'T', 'H'},
+                          {"weight1", 'I', 'H'},
+                          {"bias1", 'I', '1'},
+                          {"weight2", 'H', 'I'},
+                          {"bias2", 'H', '1'},
+                          {"intermediate", 'T', 'I'},
+                          {"intermediate_activated", 'T', 'I'},
+                          {"grad_hidden_states", 'T', 'H'},
+                          {"grad_weight1", 'I', 'H'},
+                          {"grad_bias1", 'I', '1'},
+                          {"grad_weight2", 'H', 'I'},
                           {"grad_bias2", 'H', '1'}};
 
 static int64_t extent(char letter, const tensor_sizes *sizes) {

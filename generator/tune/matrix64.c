@@ -16,8 +16,8 @@ typedef struct product {
 } product;
 
 double matrix64_at(const matrix64 *m, int64_t row, int64_t column) {
-    int64_t at = (m->rows ? m->rows[row] : row) * m->row_stride +
-                 (m->columns ? m->columns[column] : column) * m->column_stride;
+    int64_t at =
+        (m->rows ? m->rows[row] : row) * m->row_stride + (m->columns ? m->columns[column] : column) * m->column_stride;
     return m->real ? m->real[at] : (double)m->single[at];
 }
 
@@ -31,8 +31,6 @@ static inline __attribute__((always_inline)) void tile_body(int64_t k, const dou
         for (int j = 0; j < PANEL_N; j++)
             c[i * BLOCK_N + j] += sum[i][j];
 }
-
-
 
 static void tile_portable(int64_t k, const double *a, const double *b, double *c) {
     tile_body(k, a, b, c);

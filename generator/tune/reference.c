@@ -181,8 +181,9 @@ static mlpbwd_status intermediate_columns(const inputs *in, reference *r, double
         parallel_for(count, column_sum, &sums);
         *largest_gradient = fmax(*largest_gradient, largest_finite(gradient, T * count));
     } else {
-        status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for grad_intermediate in float64 (%lld of %lld columns)",
-                          (long long)count, (long long)I);
+        status =
+            mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for grad_intermediate in float64 (%lld of %lld columns)",
+                     (long long)count, (long long)I);
     }
     free(columns);
     free(gradient);

@@ -10,13 +10,13 @@
 
 /* Rows of one output, or columns of it (transposed). Biases are [n,1]. */
 typedef struct reference_part {
-    int output;              /* 0..4, in the order of mlpbwd_tensors */
-    bool transposed;         /* index names columns, values are [count][rows of the output] */
-    int64_t rows, columns;   /* of the whole output */
-    int64_t count, length;   /* index[count], values[count][length] */
-    int64_t *index;          /* ascending */
+    int output;            /* 0..4, in the order of mlpbwd_tensors */
+    bool transposed;       /* index names columns, values are [count][rows of the output] */
+    int64_t rows, columns; /* of the whole output */
+    int64_t count, length; /* index[count], values[count][length] */
+    int64_t *index;        /* ascending */
     double *values;
-    double *absolute;        /* grad_bias1, grad_bias2: sum of |x| for each value; else NULL */
+    double *absolute; /* grad_bias1, grad_bias2: sum of |x| for each value; else NULL */
 } reference_part;
 
 enum { REFERENCE_PARTS = 6 }; /* the five outputs, then columns of grad_weight2 (count 0 when complete) */
@@ -24,8 +24,8 @@ enum { REFERENCE_PARTS = 6 }; /* the five outputs, then columns of grad_weight2 
 typedef struct reference {
     tensor_sizes sizes;
     int activation;
-    bool complete;     /* every row of every output */
-    bool finite;       /* every value is finite and within float32 */
+    bool complete;                    /* every row of every output */
+    bool finite;                      /* every value is finite and within float32 */
     double magnitude[TENSOR_OUTPUTS]; /* K * max|A| * max|B| of the output's product A*B (largest finite magnitudes) */
     reference_part part[REFERENCE_PARTS];
 } reference;

@@ -19,14 +19,14 @@ typedef struct tune_options {
     size_t token_count;
     int64_t hidden_size, intermediate_size;
     int accuracy, activation;
-    double budget_seconds;  /* of the whole sweep; 0: none */
-    int jobs;               /* compile processes; 0: processors */
-    int shard, shard_count; /* 1-based; 0/0: all */
+    double budget_seconds;                           /* of the whole sweep; 0: none */
+    int jobs;                                        /* compile processes; 0: processors */
+    int shard, shard_count;                          /* 1-based; 0/0: all */
     double compile_limit_seconds, run_limit_seconds; /* per candidate; 0: 60 and 20 */
     size_t compile_memory_bytes;                     /* RLIMIT_AS of compile children; 0: 8 GiB */
     int repetitions, warmup;                         /* 0: 20 and 3 */
-    bool compile_only; /* `mlpbwd compile --arch`: fills the database with ready machine code */
-    const char *arch;  /* compile_only: target; else NULL */
+    bool compile_only;       /* `mlpbwd compile --arch`: fills the database with ready machine code */
+    const char *arch;        /* compile_only: target; else NULL */
     const char *replay_path; /* recorded times instead of a device: tests of the search; NULL */
     unsigned seed;
     void (*progress)(void *user, const char *line); /* human-readable, with ETA; one line a call; may be NULL */
