@@ -22,15 +22,19 @@ enum {
     OUTPUT_ALL = 31
 };
 
-/* Gives the machine code (or, with `source` true, the text) of a hash: malloc'ed bytes, or OK and NULL if absent. */
+/* Gives the machine code or source text of a hash: malloc'ed bytes, NUL-terminated behind size, or OK and NULL if
+ * absent. */
 typedef mlpbwd_status (*plan_blob_source)(void *user, const char *hash, void **bytes, size_t *size, mlp_message *why);
 
 /* Loads every module, so that nothing is left to load at execute. A module without code: compiled from its source if
- * allow_compile, else UNSUPPORTED with the reason. The image retains the context. */
+ * allow_compile, else UNSUPPORTED with the reason. The caller keeps the context until after plan_image_destroy. T = 0:
+ * plan_json may be NULL, nothing is loaded. A plan whose architecture the device does not run, or whose geometry does
+ * not fit its types at this size, is UNSUPPORTED; a malformed one DATABASE_ERROR. Every buffer has memory of its own
+ * (plans of a library may share it between buffers, so that slots cannot be run alone there). */
 mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *problem, dev *device,
                                 dev_context *context, plan_blob_source blobs, void *user, bool allow_compile,
                                 plan_image **out, mlp_message *why);
-void plan_image_destroy(plan_image *image);
+void plan_image_destroy(plan_image *image); /* NULL is harmless */
 
 size_t plan_image_workspace(const plan_image *image);
 size_t plan_image_launch_count(const plan_image *image);

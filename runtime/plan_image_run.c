@@ -1,0 +1,129 @@
+/* The hot path: nothing here allocates, locks, loads or waits. */
+#include "plan_image_private.h"
+
+#include <string.h>
+
+typedef struct call {
+    const plan_image *image;
+    void *pointers[TENSOR_COUNT];
+    char *workspace;
+    unsigned wanted; /* outputs */
+    dev_stream stream;
+    mlp_message *why;
+} call;
+
+static mlpbwd_status start(const call *c, const image_launch *launch) {
+    image_value values[DEV_MAX_ARGUMENTS];
+    void *arguments[DEV_MAX_ARGUMENTS];
+    for (size_t i = 0; i < launch->argument_count; i++) {
+        const image_argument *argument = &launch->arguments[i];
+        values[i] = argument->value;
+        arguments[i] = &values[i];
+        if (!(argument->outputs & c->wanted))
+            continue; /* a constant, or a pointer into a part that nobody needs: its value is NULL */
+        if (argument->kind == ARGUMENT_TENSOR)
+            values[i].pointer = c->pointers[argument->index];
+        else
+            values[i].pointer = c->workspace + c->image->buffers[argument->index].offset;
+    }
+    return dev_launch(launch->function, launch->grid, launch->block, launch->shared_bytes, arguments, c->stream,
+                      c->why);
+}
+
+static mlpbwd_status run_serially(const call *c, uint64_t live) {
+    mlpbwd_status status = MLPBWD_OK;
+    for (size_t l = 0; l < c->image->launch_count && status == MLPBWD_OK; l++)
+        if (live >> l & 1)
+            status = start(c, &c->image->launches[l]);
+    return status;
+}
+
+/* A set whose streams may be joined with the caller's: nobody else holds it, and none of its streams is being captured
+ * except into the caller's own graph. NULL: none is free, and the launches go to the caller's stream. */
+static image_streams *take_streams(const plan_image *image, dev_stream caller) {
+    uint64_t capture = 0;
+    if (!image->sets || dev_stream_capture_id(image->context, caller, &capture, NULL) != MLPBWD_OK)
+        return NULL;
+    for (size_t i = 0; i < IMAGE_STREAM_SETS; i++) {
+        image_streams *set = &image->sets[i];
+        if (atomic_flag_test_and_set_explicit(&set->taken, memory_order_acquire))
+            continue;
+        bool usable = true;
+        for (unsigned s = 1; s < image->stream_count && usable; s++) {
+            uint64_t id = 0;
+            usable = dev_stream_capture_id(image->context, set->streams[s], &id, NULL) == MLPBWD_OK &&
+                     (id == 0 || id == capture);
+        }
+        if (usable)
+            return set;
+        atomic_flag_clear_explicit(&set->taken, memory_order_release);
+    }
+    return NULL;
+}
+
+/* Forks and waits are enqueued for launches that are skipped, too: what comes later may count on the order that they
+ * hand on. */
+static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_streams *set) {
+    const plan_image *image = c->image;
+    dev_stream streams[IMAGE_MAX_STREAMS];
+    unsigned forked = 0;
+    mlpbwd_status status = MLPBWD_OK;
+    streams[0] = c->stream;
+    for (unsigned s = 1; s < image->stream_count; s++)
+        streams[s] = set->streams[s];
+    for (size_t l = 0; l < image->launch_count && status == MLPBWD_OK; l++) {
+        const image_launch *next = &image->launches[l];
+        call on_stream = *c;
+        on_stream.stream = streams[next->stream];
+        for (unsigned s = 0; s < image->stream_count && status == MLPBWD_OK; s++)
+            if (next->waits >> s & 1)
+                status = dev_stream_order(image->context, streams[s], on_stream.stream, set->event, c->why);
+        if (status != MLPBWD_OK)
+            break;
+        if (next->stream > 0)
+            forked |= 1U << next->stream;
+        if (live >> l & 1)
+            status = start(&on_stream, next);
+    }
+    /* Also after a failure: a stream left unjoined would spoil the caller's capture. The first error is the one told. */
+    for (unsigned s = 1; s < image->stream_count; s++) {
+        if (!(forked >> s & 1))
+            continue;
+        mlpbwd_status joined =
+            dev_stream_order(image->context, streams[s], c->stream, set->event, status == MLPBWD_OK ? c->why : NULL);
+        if (status == MLPBWD_OK)
+            status = joined;
+    }
+    return status;
+}
+
+static mlpbwd_status fill_gradients(const call *c) {
+    mlpbwd_status status = MLPBWD_OK;
+    if (c->image->accumulate)
+        return status;
+    for (size_t i = TENSOR_INPUTS; i < TENSOR_COUNT && status == MLPBWD_OK; i++)
+        if (c->pointers[i] && c->image->tensor_bytes[i] > 0)
+            status = dev_fill(c->image->context, c->pointers[i], 0, c->image->tensor_bytes[i], c->stream, c->why);
+    return status;
+}
+
+mlpbwd_status plan_image_run(const plan_image *image, const mlpbwd_tensors *tensors, void *workspace, const char *slot,
+                             dev_stream stream, mlp_message *why) {
+    call c = {.image = image, .workspace = workspace, .stream = stream, .why = why};
+    plan_tensor_pointers(tensors, c.pointers);
+    for (unsigned i = 0; i < TENSOR_OUTPUTS; i++)
+        if (c.pointers[TENSOR_INPUTS + i])
+            c.wanted |= 1U << i;
+    if (image->tokens == 0)
+        return fill_gradients(&c);
+    uint64_t live = 0;
+    for (size_t l = 0; l < image->launch_count; l++)
+        if ((image->launches[l].outputs & c.wanted) && (!slot || strcmp(slot, image->launches[l].slot) == 0))
+            live |= UINT64_C(1) << l;
+    image_streams *set = !slot && (live & image->side_launches) ? take_streams(image, stream) : NULL;
+    if (!set)
+        return run_serially(&c, live);
+    mlpbwd_status status = run_overlapped(&c, live, set);
+    atomic_flag_clear_explicit(&set->taken, memory_order_release);
+    return status;
+}
