@@ -18,9 +18,13 @@ typedef struct db db;
 typedef enum { DB_READ_ONLY, DB_READ_WRITE /* created with its schema when missing, parent folders too */ } db_mode;
 
 mlpbwd_status db_open(const char *path, db_mode mode, db **out, mlp_message *why);
+/* A file written by db_export with_code (MLPBWD_FORCE), read into a database in memory; db_path() is that file. It
+ * carries code too, so the same rules of ownership hold. */
+mlpbwd_status db_open_export(const char *path, db **out, mlp_message *why);
 void db_close(db *database); /* NULL is harmless */
 const char *db_path(const db *database);
-/* "" or the reason why the default user's path has none (no home): $MLPBWD_DATABASE, $XDG_DATA_HOME/mlpbwd/..., ~/... */
+/* $MLPBWD_DATABASE (*from_environment), else $XDG_DATA_HOME/mlpbwd/tuning.sqlite, else ~/.local/share/mlpbwd/... Without
+ * any: OK, path "" and the reason in *why. Empty variables and relative XDG_DATA_HOME or HOME count as not set. */
 mlpbwd_status db_default_user_path(char *path, size_t capacity, bool *from_environment, mlp_message *why);
 
 /* ---- blobs: sources and machine code, stored once by SHA-256 (lower-case hex) ---- */
@@ -104,8 +108,11 @@ typedef struct db_report {
     void *user;
 } db_report;
 
-/* Writes {"format":"mlpbwd-winners","version":1,"rows":[...]}: sorted, one row a line, byte-for-byte reproducible.
- * with_code embeds plan, sources and machine code (base64); without it, parameters and measurements only. */
+/* Writes {"format":"mlpbwd-winners","version":1,"rows":[...]}: sorted, one row a line, byte-for-byte reproducible. A row
+ * has the fields of db_plan_row by name; accuracy is "tf32", "fp32" or "bf16", median_us null if never measured,
+ * parameters and measurement are objects (measurement is left out if ""). with_code adds "plan" (an object) to every row
+ * and, behind the rows, "blobs":[{"hash","format","base64"}], each blob once; without it, parameters and measurements
+ * only. */
 mlpbwd_status db_export(db *database, const db_plan_filter *filter, bool with_code, FILE *out, mlp_message *why);
 /* All or nothing, in one transaction; every row is validated; a bad one names its index, field and value.
  * complete (may be NULL: rows without a plan are then refused) makes the stored plan of a row that has parameters only;
@@ -119,7 +126,9 @@ mlpbwd_status db_merge(db *into, db *from, db_report *report, mlp_message *why);
 /* integrity_check, schema, every blob's hash, every plan's JSON and the presence of its blobs, value ranges. Problems
  * are report lines and counted in rejected; OK means the check ran. */
 mlpbwd_status db_check(db *database, db_report *report, mlp_message *why);
-/* Removes candidates (all, or older than days), then blobs that nothing names; vacuums. */
+/* Removes candidates (older_than_days <= 0: all) and the compile cache's entries for their sources unless a plan or a
+ * remaining candidate names them, then blobs that nothing names; vacuums. rejected counts the candidates removed, kept
+ * those that stay; a report line says the rest. Not inside a transaction. */
 mlpbwd_status db_prune(db *database, int older_than_days, db_report *report, mlp_message *why);
 /* Counts by table and outcome as JSON text (malloc'ed). */
 mlpbwd_status db_stats(db *database, char **json, mlp_message *why);
