@@ -11,6 +11,23 @@ fail() {
     exit 1
 }
 
+# CMake and make cannot work under a path with some characters: then a link in a private folder stands for the tree.
+link_odd_root() {
+    case $root in
+    *\\*) fail "CMake cannot work in a folder whose path has a backslash: $root" ;;
+    *[]\$\#\;\":,[]* | *"
+"*) ;;
+    *) return 0 ;;
+    esac
+    links=${TMPDIR:-/tmp}/mlpbwd-$(id -u)
+    mkdir -m 700 "$links" 2>/dev/null || [ -n "$(find "$links" -prune -type d -user "$(id -u)")" ] ||
+        fail "$links is needed for a link to the project, and is not a folder of this user"
+    link=$links/$(printf '%s' "$root" | cksum | tr -s ' ' -)
+    rm -f "$link"
+    ln -s "$root" "$link"
+    root=$link
+}
+
 # install_packages NAME...: installs the Debian packages that are missing. Does nothing, and needs no rights, when
 # none is.
 install_packages() {
@@ -88,3 +105,5 @@ build() {
 processors() {
     nproc 2>/dev/null || echo 2
 }
+
+link_odd_root
