@@ -4,6 +4,17 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mlpbwd)
 set(data_dir ${CMAKE_INSTALL_DATADIR}/mlpbwd)
 
+# Where the library and the tool look for what ships, seen from their own folders.
+foreach(folder LIBDIR BINDIR)
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_DATADIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
+    set(path "${CMAKE_INSTALL_FULL_DATADIR}/mlpbwd")
+  else()
+    file(RELATIVE_PATH path "/prefix/${CMAKE_INSTALL_${folder}}" "/prefix/${data_dir}")
+  endif()
+  target_compile_definitions(mlpbwd_runtime PRIVATE MLPBWD_DATA_FROM_${folder}="${path}")
+  target_compile_definitions(mlpbwd_generator PRIVATE MLPBWD_DATA_FROM_${folder}="${path}")
+endforeach()
+
 add_library(mlpbwd::mlpbwd ALIAS mlpbwd)
 target_include_directories(mlpbwd INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS mlpbwd EXPORT mlpbwd-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
