@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void format_into(mlp_message *why, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static void format_into(mlp_message *why, const char *format, va_list arguments) {
     int length = vsnprintf(why->text, sizeof why->text, format, arguments);
     if (length < 0)
         snprintf(why->text, sizeof why->text, "(message could not be formatted)");

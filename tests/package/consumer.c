@@ -6,46 +6,40 @@
 
 enum { TOKENS = 7, SIZE = 64 };
 
-static float *filled(size_t count, float value) {
-    float *values = aligned_alloc(64, count * sizeof(float));
-    for (size_t i = 0; values && i < count; i++)
-        values[i] = value;
-    return values;
+_Alignas(64) static float grad_output[TOKENS * SIZE], hidden_states[TOKENS * SIZE], weight1[SIZE * SIZE],
+    weight2[SIZE * SIZE], intermediate[TOKENS * SIZE], activated[TOKENS * SIZE];
+_Alignas(64) static float grad_hidden_states[TOKENS * SIZE], grad_weight1[SIZE * SIZE], grad_bias1[SIZE],
+    grad_weight2[SIZE * SIZE], grad_bias2[SIZE];
+
+static int failed(mlpbwd_status status) {
+    if (status != MLPBWD_OK)
+        fprintf(stderr, "%s: %s\n", mlpbwd_status_string(status), mlpbwd_last_error());
+    return status != MLPBWD_OK;
 }
 
 int main(void) {
     mlpbwd_library *library = NULL;
     mlpbwd_plan *plan = NULL;
     mlpbwd_problem problem = {.batch_size = 1, .seq_len = TOKENS, .hidden_size = SIZE, .intermediate_size = SIZE};
-    mlpbwd_tensors tensors = {.grad_output = filled(TOKENS * SIZE, 0.5F),
-                              .hidden_states = filled(TOKENS * SIZE, 1),
-                              .weight1 = filled(SIZE * SIZE, 1),
-                              .weight2 = filled(SIZE * SIZE, 1),
-                              .intermediate = filled(TOKENS * SIZE, 1),
-                              .intermediate_activated = filled(TOKENS * SIZE, 1),
-                              .grad_hidden_states = filled(TOKENS * SIZE, -1),
-                              .grad_weight1 = filled(SIZE * SIZE, -1),
-                              .grad_bias1 = filled(SIZE, -1),
-                              .grad_weight2 = filled(SIZE * SIZE, -1),
-                              .grad_bias2 = filled(SIZE, -1)};
-    mlpbwd_status status = mlpbwd_open(NULL, "host", &library);
-    if (status == MLPBWD_OK)
-        status = mlpbwd_plan_create(library, &problem, &plan);
-    if (status == MLPBWD_OK) {
-        size_t size = (mlpbwd_plan_workspace_size(plan) + 255) / 256 * 256;
-        status = mlpbwd_execute(plan, &tensors, size ? aligned_alloc(256, size) : NULL, size, NULL);
-    }
-    if (status != MLPBWD_OK) {
-        fprintf(stderr, "%s: %s\n", mlpbwd_status_string(status), mlpbwd_last_error());
+    mlpbwd_tensors tensors = {
+        grad_output, hidden_states,      weight1,      NULL,       weight2,      NULL,      intermediate,
+        activated,   grad_hidden_states, grad_weight1, grad_bias1, grad_weight2, grad_bias2};
+    for (int i = 0; i < TOKENS * SIZE; i++)
+        grad_output[i] = 0.5F;
+    if (failed(mlpbwd_open(NULL, "host", &library)) || failed(mlpbwd_plan_create(library, &problem, &plan)))
         return 1;
-    }
-    for (int i = 0; i < SIZE; i++)
-        if (tensors.grad_bias2[i] != 0.5F * TOKENS) {
-            fprintf(stderr, "grad_bias2[%d] is %g, not %g\n", i, (double)tensors.grad_bias2[i], 0.5 * TOKENS);
-            return 1;
-        }
+    size_t size = mlpbwd_plan_workspace_size(plan);
+    void *workspace = aligned_alloc(256, (size + 256) / 256 * 256);
+    if (!workspace || failed(mlpbwd_execute(plan, &tensors, workspace, size, NULL)))
+        return 1;
+    free(workspace);
     mlpbwd_plan_destroy(plan);
     mlpbwd_close(library);
+    for (int i = 0; i < SIZE; i++)
+        if (grad_bias2[i] != 0.5F * TOKENS) {
+            fprintf(stderr, "grad_bias2[%d] is %g, not %g\n", i, (double)grad_bias2[i], 0.5 * TOKENS);
+            return 1;
+        }
     printf("mlpbwd %s works\n", mlpbwd_version());
     return 0;
 }
