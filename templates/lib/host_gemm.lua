@@ -54,7 +54,7 @@ function host_gemm.params(with)
           values = function(c) return micro_tiles[c.arch.limits.vector_bytes] end,
           default = function(c) return micro_tiles[c.arch.limits.vector_bytes][1] end },
         { name = "tile_m", doc = "rows of C that one task computes", values = { 64, 256, 512 }, default = 256 },
-        { name = "tile_n", doc = "columns of C that one task computes", values = { 192, 384, 768, 1536 }, default = 384 },
+        { name = "tile_n", doc = "columns of C that one task computes", values = { 128, 256, 512, 1024 }, default = 512 },
         { name = "block_k", doc = "length of the sums between two additions to C", values = { 128, 256, 512 },
           default = 256 },
         { name = "unroll", doc = "steps of K in one round of the innermost loop", values = { 1, 2, 4 }, default = 2 },

@@ -3,13 +3,11 @@
  * the exponent in force from both: the guess if it put that magnitude into the window, else the exact one. So the
  * decision is one pure function and needs no host. Window of fp16: the largest magnitude lands in [2^LOWEST, 65504],
  * hence no finite element overflows and an absolute rounding error of 2^-25 is at most 2^-(25+LOWEST) of the largest. */
-enum { OPERAND_GRAD_OUTPUT, OPERAND_WEIGHT2, OPERAND_ACTIVATED, OPERAND_WEIGHT1, OPERAND_HIDDEN,
-       OPERAND_GRAD_INTERMEDIATE, OPERAND_COUNT };
-
-struct Scales {
-    int guess[8];      /* exponents */
-    u32 largest[8];    /* bits of the largest finite magnitude */
-    float square[8];   /* mean square of the finite elements seen by the guess */
+struct Scale {
+    int guess;     /* exponent */
+    u32 largest;   /* bits of the largest finite magnitude */
+    float square;  /* mean square of the finite elements the guess saw */
+    int unused;
 };
 
 /* floor(log2 |x|) of a finite x > 0, subnormals included */
@@ -46,10 +44,25 @@ __device__ __forceinline__ bool guess_fits(int guess, u32 largest, int lowest) {
     int exact = exact_exponent(largest);
     return guess <= exact && exponent_of(largest) + guess >= lowest;
 }
-__device__ __forceinline__ int exponent_in_force(const Scales *scales, int operand) {
-    int guess = scales->guess[operand];
-    u32 largest = scales->largest[operand];
-    return guess_fits(guess, largest, operand == OPERAND_GRAD_INTERMEDIATE ? ${lowest_intermediate} : ${lowest_input})
-               ? guess
-               : exact_exponent(largest);
+__device__ __forceinline__ int exponent_in_force(const Scale *scale, int lowest) {
+    int guess = scale->guess;
+    u32 largest = scale->largest;
+    return guess_fits(guess, largest, lowest) ? guess : exact_exponent(largest);
+}
+
+enum { LOWEST_INPUT = ${lowest_input}, LOWEST_INTERMEDIATE = ${lowest_intermediate} };
+
+/* Guess for a tensor whose largest magnitude is about `magnitude`: that lands in [2^target, 2^(target+1)). */
+__device__ __forceinline__ int guess_exponent(float magnitude) {
+    u32 bits = __float_as_uint(magnitude);
+    return bits ? ${target} - exponent_of(bits) : 0;
+}
+
+/* grad_intermediate before it exists: sums of `length` products of independent elements, the largest about six
+ * standard deviations out (a miss only costs a second run of its kernel). The mean squares are those of x * 2^guess,
+ * which keeps them in range. */
+__device__ __forceinline__ int guess_intermediate(const Scale *a, const Scale *b, i64 length) {
+    float deviation = sqrtf(a->square) * sqrtf(b->square) * sqrtf((float)length);
+    u32 bits = __float_as_uint(6.0f * deviation);
+    return bits ? ${target} - exponent_of(bits) + a->guess + b->guess : 0;
 }

@@ -1,0 +1,2 @@
+    if (blockIdx.y == ${index} && ${tensor})
+        measure(${tensor}, ${elements}, ${tensor}_partials);

@@ -1,0 +1,2 @@
+    if (blockIdx.x == ${index} && ${tensor})
+        sample(${tensor}, ${elements}, ${tensor}_scale, ${partials}, ${blocks});
