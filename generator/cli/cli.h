@@ -27,7 +27,6 @@ int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv); /* in bench/ */
 int command_emit(int argc, char **argv);
 int command_db(int argc, char **argv);
-int command_db_ship(int argc, char **argv);
 
 /* Runs the entry named by argv[1] of a table that ends in {NULL}. `program` is the name so far ("mlpbwd"), `doc` the
  * text over the list of commands. No or an unknown word: exit code 2 and a hint. */
