@@ -9,7 +9,8 @@ void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
                        .m = *(const i64 *)args[6],
                        .n = *(const i64 *)args[7],
                        .k = *(const i64 *)args[8],
-                       .add = splits > 1 ? 0 : *(const i32 *)args[10]};
+                       .tile_n = *(const i64 *)args[10],
+                       .add = splits > 1 ? 0 : *(const i32 *)args[11]};
     compute_tiles(&p, *(float *const *)args[4] + (i64)x * PANEL_FLOATS, *(i64 *const *)args[5], splits);
 }
 

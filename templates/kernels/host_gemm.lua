@@ -41,7 +41,8 @@ return {
             host_gemm.start(),
             host_gemm.launch(c, "host_gemm", splits(c), {
                 { name = layout.a }, { name = layout.b }, { name = layout.c }, { name = "parts" }, { name = "panels" },
-                { name = "next" }, { i64 = layout.m }, { i64 = layout.n }, { i64 = layout.k }, { i64 = splits(c) }, add,
+                { name = "next" }, { i64 = layout.m }, { i64 = layout.n }, { i64 = layout.k }, { i64 = splits(c) },
+                { i64 = host_gemm.tile_columns(c) }, add,
             }),
             {
                 entry = "host_gemm_reduce",

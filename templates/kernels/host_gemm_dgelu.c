@@ -11,6 +11,7 @@ void host_gemm_dgelu(void *const *args, unsigned x, unsigned y, unsigned z)
                        .m = *(const i64 *)args[7],
                        .n = *(const i64 *)args[8],
                        .k = *(const i64 *)args[9],
-                       .activation = *(const i32 *)args[10]};
+                       .tile_n = *(const i64 *)args[10],
+                       .activation = *(const i32 *)args[11]};
     compute_tiles(&p, *(float *const *)args[5] + (i64)x * PANEL_FLOATS, *(i64 *const *)args[6], 1);
 }

@@ -54,7 +54,8 @@ return {
                 { name = "grad_output", part = 0 }, { name = "weight2", part = 0 },
                 { name = "grad_intermediate", part = 0 }, { name = "intermediate", part = 0 },
                 { name = "column_sums", part = 1 }, { name = "panels", part = 0 }, { name = "next", part = 0 },
-                { i64 = "T" }, { i64 = "I" }, { i64 = "H" }, { i32 = "ACTIVATION" },
+                { i64 = "T" }, { i64 = "I" }, { i64 = "H" }, { i64 = host_gemm.tile_columns(c) },
+                { i32 = "ACTIVATION" },
             }),
         }
     end,

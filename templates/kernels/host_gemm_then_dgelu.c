@@ -7,7 +7,8 @@ void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
                        .c = *(float *const *)args[2],
                        .m = *(const i64 *)args[5],
                        .n = *(const i64 *)args[6],
-                       .k = *(const i64 *)args[7]};
+                       .k = *(const i64 *)args[7],
+                       .tile_n = *(const i64 *)args[8]};
     compute_tiles(&p, *(float *const *)args[3] + (i64)x * PANEL_FLOATS, *(i64 *const *)args[4], 1);
 }
 

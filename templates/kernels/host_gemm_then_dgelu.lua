@@ -30,6 +30,7 @@ return {
             host_gemm.launch(c, "host_gemm", "1", {
                 { name = "grad_output" }, { name = "weight2" }, { name = "grad_intermediate" }, { name = "panels" },
                 { name = "next" }, { i64 = "T" }, { i64 = "I" }, { i64 = "H" },
+                { i64 = host_gemm.tile_columns(c) },
             }),
             {
                 entry = "host_dgelu",

@@ -1,5 +1,6 @@
 ${base}
 ${ptx}
+${raster}
 ${scale}
 ${gelu}
 /* C[M,N] = A * B on mma.sync.m16n8k16, 16-bit operands, fp32 sums. A is stored [M,K] (K-major) or [K,M] (MN-major),
@@ -8,7 +9,6 @@ ${gelu}
 constexpr int TILE_M = ${tile_m}, TILE_N = ${tile_n}, TILE_K = ${tile_k}, STAGES = ${stages};
 constexpr int WARP_M = 64, WARP_N = ${warp_n}, WARPS_N = TILE_N / WARP_N, THREADS = ${threads};
 constexpr bool A_K_MAJOR = ${a_k_major};
-constexpr int SPLIT_K = ${split_k}, GROUP_M = ${group_m};
 constexpr int K_STEPS = TILE_K / 16, FRAGMENTS_M = WARP_M / 16, FRAGMENTS_N = WARP_N / 8;
 
 /* One operand tile of ROWS x COLUMNS 16-bit elements, columns contiguous in memory. */
@@ -79,30 +79,20 @@ struct FragmentSource {
     }
 };
 
-/* Block index -> tile: GROUP_M rows of tiles are walked column by column, so that blocks running together share
- * operands in L2. */
-__device__ __forceinline__ void raster(i64 index, i64 tiles_m, i64 tiles_n, i64 &tile_m, i64 &tile_n) {
-    i64 group = index / (GROUP_M * tiles_n), first = group * GROUP_M;
-    i64 height = tiles_m - first < GROUP_M ? tiles_m - first : GROUP_M;
-    i64 inside = index - group * GROUP_M * tiles_n;
-    tile_m = first + inside % height;
-    tile_n = inside / height;
-}
-
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
     mma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a,
-             const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option) {
+             const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option,
+             int group_m, int split_k) {
     const i64 M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_m = warp / WARPS_N, warp_n = warp % WARPS_N;
     i64 tile_m, tile_n;
-    raster(blockIdx.x, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
+    raster(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
     const i64 m0 = tile_m * TILE_M, n0 = tile_n * TILE_N;
-    const i64 all_steps = ceil_div(K, TILE_K), part = ceil_div(all_steps, SPLIT_K);
-    const i64 first_step = SPLIT_K == 1 ? 0 : min(blockIdx.y * part, all_steps);
-    const i64 last_step = SPLIT_K == 1 ? all_steps : min(first_step + part, all_steps);
+    i64 first_step, last_step;
+    split_range(ceil_div(K, TILE_K), split_k, first_step, last_step);
     const int steps = (int)(last_step - first_step);
     const i64 k0 = first_step * TILE_K;
 

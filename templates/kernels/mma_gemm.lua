@@ -120,11 +120,11 @@ return {
     local p, role, parts = c.p, roles[c.role], split(c)
     local values = {
       base = text "lib/base.cuh",
-      ptx = text "lib/ptx.cuh",
+      ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh",
       scale = cuda.scale(c.accuracy),
       gelu = role.gelu and text "lib/gelu.cuh" or "",
       tile_m = p.tile_m, tile_n = p.tile_n, tile_k = p.tile_k, stages = p.stages, warp_n = p.warp_n,
-      threads = threads(p), blocks_per_sm = p.blocks_per_sm, group_m = p.group_m, split_k = parts,
+      threads = threads(p), blocks_per_sm = p.blocks_per_sm,
       a_k_major = role.a_k_major,
       m = variable[role.m], n = variable[role.n], k = variable[role.k],
       lowest_a = role.a_is_input and "LOWEST_INPUT" or "LOWEST_INTERMEDIATE",
@@ -157,7 +157,9 @@ return {
       for _, size in ipairs(sizes) do
         arguments[#arguments + 1] = size
       end
-      arguments[#arguments + 1] = { i32 = option }
+      for _, value in ipairs { option, tostring(p.group_m), tostring(parts) } do
+        arguments[#arguments + 1] = { i32 = value }
+      end
       return { entry = "mma_gemm", grid = grid, block = { threads(p) }, shared = tostring(shared_bytes(p)), args = arguments }
     end
     if role.gelu then
@@ -175,7 +177,7 @@ return {
     return {
       launch({ { name = "a" }, { name = "b" }, { name = "scale_a" }, { name = "scale_b" }, { name = "parts", access = "out" } }, "0"),
       { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
-        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = accumulate } } },
+        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
     }
   end,
 }

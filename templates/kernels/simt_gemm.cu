@@ -1,5 +1,6 @@
 ${base}
 ${ptx}
+${raster}
 ${gelu}
 /* C[M,N] = A * B in fp32 FFMA. A is stored [M,K] or [K,M], B always [K,N]. 256 threads, each with 4x4 pieces 64 rows
  * and 64 columns apart. Every PROMOTE of K the running sums are added to totals, which bounds the rounding error by
@@ -7,21 +8,12 @@ ${gelu}
 constexpr int TILE_M = ${tile_m}, TILE_N = 128, TILE_K = ${tile_k}, PROMOTE = ${promote}, THREADS = 256;
 constexpr int PIECES_M = TILE_M / 64, PIECES_N = 2, PITCH_A = TILE_M + 4, PITCH_B = TILE_N;
 constexpr bool A_K_MAJOR = ${a_k_major};
-constexpr int SPLIT_K = ${split_k}, GROUP_M = ${group_m};
 constexpr int LOADS_A = TILE_M * TILE_K / 4 / THREADS, LOADS_B = TILE_N * TILE_K / 4 / THREADS;
 
 struct Stage {
     float a[TILE_K][PITCH_A];
     float b[TILE_K][PITCH_B];
 };
-
-__device__ __forceinline__ void raster(i64 index, i64 tiles_m, i64 tiles_n, i64 &tile_m, i64 &tile_n) {
-    i64 group = index / (GROUP_M * tiles_n), first = group * GROUP_M;
-    i64 height = tiles_m - first < GROUP_M ? tiles_m - first : GROUP_M;
-    i64 inside = index - group * GROUP_M * tiles_n;
-    tile_m = first + inside % height;
-    tile_n = inside / height;
-}
 
 __device__ __forceinline__ float4 load_or_zero(const float *place, bool inside) {
     return inside ? *(const float4 *)place : float4{0.0f, 0.0f, 0.0f, 0.0f};
@@ -37,16 +29,15 @@ template <int WIDTH> __device__ __forceinline__ float4 load_mn_major(const float
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     simt_gemm(const float *__restrict__ a, const float *__restrict__ b, ${epilogue_parameters} int tokens, int hidden_size,
-              int intermediate_size, int option) {
+              int intermediate_size, int option, int group_m, int split_k) {
     __shared__ __align__(16) Stage stages[2];
     const i64 M = ${m}, N = ${n}, K = ${k};
     const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     i64 tile_m, tile_n;
-    raster(blockIdx.x, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
+    raster(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
     const i64 m0 = tile_m * TILE_M, n0 = tile_n * TILE_N;
-    const i64 all_steps = ceil_div(K, TILE_K), part = ceil_div(all_steps, SPLIT_K);
-    const i64 first_step = SPLIT_K == 1 ? 0 : min(blockIdx.y * part, all_steps);
-    const i64 last_step = SPLIT_K == 1 ? all_steps : min(first_step + part, all_steps);
+    i64 first_step, last_step;
+    split_range(ceil_div(K, TILE_K), split_k, first_step, last_step);
 
     float4 next_a[LOADS_A], next_b[LOADS_B];
     auto load = [&](i64 step) {

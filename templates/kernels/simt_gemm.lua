@@ -61,8 +61,8 @@ return {
   source = function(c)
     local p, role, parts = c.p, roles[c.role], split(c)
     local values = {
-      base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", gelu = role.gelu and text "lib/gelu.cuh" or "",
-      tile_m = p.tile_m, tile_k = p.tile_k, promote = p.promote, group_m = p.group_m, split_k = parts,
+      base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh", gelu = role.gelu and text "lib/gelu.cuh" or "",
+      tile_m = p.tile_m, tile_k = p.tile_k, promote = p.promote,
       a_k_major = role.a_k_major, m = variable[role.m], n = variable[role.n], k = variable[role.k],
       split_reduction = parts > 1 and text "lib/split_reduce.cuh" or "",
     }
@@ -86,7 +86,9 @@ return {
       for _, size in ipairs { "T", "H", "I" } do
         arguments[#arguments + 1] = { i32 = size }
       end
-      arguments[#arguments + 1] = { i32 = option }
+      for _, value in ipairs { option, tostring(p.group_m), tostring(parts) } do
+        arguments[#arguments + 1] = { i32 = value }
+      end
       return { entry = "simt_gemm", grid = grid, block = { 256 }, args = arguments }
     end
     if role.gelu then
@@ -100,7 +102,7 @@ return {
     return {
       launch({ { name = "a" }, { name = "b" }, { name = "parts", access = "out" } }, "0"),
       { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
-        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = accumulate } } },
+        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
     }
   end,
 }

@@ -15,7 +15,7 @@
 typedef struct problem {
     const float *a, *b, *input; /* input: of gelu, or NULL */
     float *c, *column_sums;
-    i64 m, n, k;
+    i64 m, n, k, tile_n; /* tile_n <= TILE_N: smaller where there would be fewer tasks than processors */
     i32 add, activation;
 } problem;
 
@@ -112,7 +112,7 @@ ${micro_store}
 
 static void compute_tile(const problem *p, float *panel, i64 m0, i64 n0, i64 k0, i64 k1, float *c, int add)
 {
-    i64 rows = least(TILE_M, p->m - m0), columns = least(TILE_N, p->n - n0);
+    i64 rows = least(TILE_M, p->m - m0), columns = least(p->tile_n, p->n - n0);
 ${tile_begin}
     float *panel_a = panel, *panel_b = panel + ${panel_a_floats};
     for (i64 k = k0; k < k1; k += BLOCK_K, add = 1) {
@@ -149,7 +149,7 @@ static i64 split_length(i64 k, i64 splits)
  * computes a tile changes no bit of it. */
 static void compute_tiles(const problem *p, float *panel, i64 *next, i64 splits)
 {
-    i64 tiles_m = (p->m + TILE_M - 1) / TILE_M, tiles_n = (p->n + TILE_N - 1) / TILE_N;
+    i64 tiles_m = (p->m + TILE_M - 1) / TILE_M, tiles_n = (p->n + p->tile_n - 1) / p->tile_n;
     i64 chunk = split_length(p->k, splits);
     splits = (p->k + chunk - 1) / chunk;
     for (;;) {
@@ -157,7 +157,7 @@ static void compute_tiles(const problem *p, float *panel, i64 *next, i64 splits)
         if (tile >= tiles_m * tiles_n * splits) {
             return;
         }
-        i64 split = tile / (tiles_m * tiles_n), m0 = tile % tiles_m * TILE_M, n0 = tile / tiles_m % tiles_n * TILE_N;
+        i64 split = tile / (tiles_m * tiles_n), m0 = tile % tiles_m * TILE_M, n0 = tile / tiles_m % tiles_n * p->tile_n;
         i64 k0 = least(split * chunk, p->k), k1 = least(k0 + chunk, p->k);
         compute_tile(p, panel, m0, n0, k0, k1, p->c + split * p->m * p->n, p->add);
     }

@@ -17,7 +17,7 @@ end
 
 -- Rows x vectors of the micro tile, for the registers that go with a vector width: 32 of 64 bytes, else 16.
 local micro_tiles = {
-    [64] = { "8x3", "14x2", "6x4" },
+    [64] = { "6x4", "8x3", "14x2" },
     [32] = { "6x2", "4x3" },
     [16] = { "6x2", "4x2" },
 }
@@ -53,8 +53,9 @@ function host_gemm.params(with)
         { name = "micro", doc = "micro tile kept in registers: rows x vectors",
           values = function(c) return micro_tiles[c.arch.limits.vector_bytes] end,
           default = function(c) return micro_tiles[c.arch.limits.vector_bytes][1] end },
-        { name = "tile_m", doc = "rows of C that one task computes", values = { 64, 256, 512 }, default = 256 },
-        { name = "tile_n", doc = "columns of C that one task computes", values = { 128, 256, 512, 1024 }, default = 512 },
+        { name = "tile_m", doc = "rows of C that one task computes", values = { 128, 256, 512 }, default = 256 },
+        { name = "tile_n", doc = "most columns of C that one task computes", values = { 256, 512, 1024 },
+          default = 512 },
         { name = "block_k", doc = "length of the sums between two additions to C", values = { 128, 256, 512 },
           default = 256 },
         { name = "unroll", doc = "steps of K in one round of the innermost loop", values = { 1, 2, 4 }, default = 2 },
@@ -75,23 +76,31 @@ function host_gemm.valid(c)
     return true
 end
 
--- What is worth timing: around the default, one or two parameters at a time.
+local function ceildiv(a, b)
+    return (a + b - 1) // b
+end
+
+-- Columns of one task: at most tile_n, fewer where that would leave fewer than two tasks a processor. An expression
+-- and, for prune, its value.
+function host_gemm.tile_columns(c)
+    local layout = host_gemm.layout(c)
+    return string.format("max(64,min(%d,align(ceildiv(%s*ceildiv(%s,%d),2*UNITS),64)))", c.p.tile_n, layout.n,
+                         layout.m, c.p.tile_m)
+end
+
+local function tile_columns_at(c, m, n, units)
+    return math.max(64, math.min(c.p.tile_n, round_up(ceildiv(n * ceildiv(m, c.p.tile_m), 2 * units), 64)))
+end
+
+-- What is worth timing: the default and its neighbours, at most two parameters away.
 function host_gemm.prune(c, problem, split_k)
     local sizes = { T = problem.T, H = problem.H, I = problem.I }
     local layout = host_gemm.layout(c)
     local m, n, k = sizes[layout.m], sizes[layout.n], sizes[layout.k]
-    local tasks = ((m + c.p.tile_m - 1) // c.p.tile_m) * ((n + c.p.tile_n - 1) // c.p.tile_n)
-    if c.p.unroll ~= 2 and not (c.p.unroll == 4 and c.p.block_k == 256) then
-        return false, "unroll 1 never won; 4 is tried with the usual block of K"
-    end
-    if c.p.tile_m >= 2 * m and c.p.tile_m > 64 then
-        return false, "a tile of twice the rows of C"
-    end
-    if c.p.block_k >= 2 * k and c.p.block_k > 128 then
-        return false, "a block of twice the length of K"
-    end
+    local columns = tile_columns_at(c, m, n, problem.units)
+    local tasks = ceildiv(m, c.p.tile_m) * ceildiv(n, columns)
     if c.p.threads == 1 and m * n * k > 1 << 21 then
-        return false, "one thread is for problems that a launch on several takes longer to start than to compute"
+        return false, "one thread is for products that take less time than waking another"
     end
     if c.p.threads == 16 and problem.units <= 16 then
         return false, "16 threads are all there are"
@@ -99,8 +108,25 @@ function host_gemm.prune(c, problem, split_k)
     if split_k > 1 and tasks >= 2 * problem.units then
         return false, "there are tasks enough without splitting K"
     end
-    if split_k == 1 and tasks < problem.units and tasks < (m * n) // (64 * 192) and k > 1024 then
-        return false, "fewer tasks than processors"
+    if c.p.tile_m == 128 and m > 128 then
+        return false, "tiles of 128 rows pack B too often"
+    end
+    if c.p.tile_m > 128 and c.p.tile_m >= 2 * m then
+        return false, "a tile of twice the rows of C"
+    end
+    if c.p.block_k == 128 and (k > 128 or c.arch.limits.vector_bytes == 64) then
+        return false, "blocks of 128 add to C too often"
+    end
+    if c.p.block_k > 128 and c.p.block_k >= 2 * k then
+        return false, "a block of twice the length of K"
+    end
+    if c.p.tile_n == 256 and n >= 1024 or c.p.tile_n > 256 and columns <= c.p.tile_n // 2 then
+        return false, "a narrower or wider tile is the same or better"
+    end
+    local away = (c.p.micro ~= micro_tiles[c.arch.limits.vector_bytes][1] and 1 or 0) + (c.p.tile_m ~= 256 and 1 or 0) +
+        (c.p.tile_n ~= 512 and 1 or 0) + (c.p.block_k ~= 256 and 1 or 0) + (c.p.unroll ~= 2 and 2 or 0)
+    if away > 2 then
+        return false, "more than two steps away from the default"
     end
     return true
 end
@@ -124,7 +150,8 @@ end
 
 function host_gemm.launch(c, entry, splits, args)
     local layout = host_gemm.layout(c)
-    local tasks = string.format("ceildiv(%s,%d)*ceildiv(%s,%d)*%s", layout.m, c.p.tile_m, layout.n, c.p.tile_n, splits)
+    local tasks = string.format("ceildiv(%s,%d)*ceildiv(%s,%s)*%s", layout.m, c.p.tile_m, layout.n,
+                                host_gemm.tile_columns(c), splits)
     return { entry = entry, grid = { string.format("min(min(UNITS,%d),%s)", c.p.threads, tasks) },
              block = { c.p.threads }, args = args }
 end
