@@ -22,8 +22,8 @@ void db_hash(const void *bytes, size_t size, char hash[DB_HASH_CAPACITY]) {
     hash[DB_HASH_CAPACITY - 1] = 0;
 }
 
-mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, size_t size,
-                          char hash[DB_HASH_CAPACITY], mlp_message *why) {
+mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, size_t size, char hash[DB_HASH_CAPACITY],
+                          mlp_message *why) {
     if (!blob_format_is_known(format))
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                         "blob format is \"%.40s\"; known are cubin, ptx, elf-so and source", format ? format : "NULL");
@@ -102,7 +102,8 @@ mlpbwd_status db_put_compiled(db *database, const char *source_hash, const char 
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "compile cache: %s hash is no SHA-256 in 64 small hex digits",
                         hash_is_valid(source_hash) ? "the code's" : "the source's");
     if (!arch || !*arch || !compiler || !*compiler)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "compile cache: %s is missing", arch && *arch ? "compiler" : "arch");
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "compile cache: %s is missing",
+                        arch && *arch ? "compiler" : "arch");
     sql s;
     mlpbwd_status status = sql_open(&s, database, "storing a compiled kernel",
                                     "INSERT OR REPLACE INTO compiled (source_hash, arch, compiler, code_hash, log) "

@@ -281,6 +281,8 @@ mlpbwd_status db_open_export(const char *path, db **out, mlp_message *why) {
         status = migrate(database, why);
     if (status == MLPBWD_OK)
         status = db_import(database, path, NULL, NULL, NULL, why);
+    if (status == MLPBWD_OK)
+        status = sql_exec(database, "opening", "PRAGMA query_only = ON", why);
     if (status != MLPBWD_OK) {
         db_close(database);
         return status;

@@ -103,7 +103,9 @@ static mlpbwd_status check_median(double median_us, mlp_message *why) {
         return MLPBWD_OK;
     return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                     "median_us is %s; it must be a positive number (or none, if never measured)",
-                    isnan(median_us) ? "not a number" : median_us == 0 ? "0" : "infinite");
+                    isnan(median_us) ? "not a number"
+                    : median_us == 0 ? "0"
+                                     : "infinite");
 }
 
 static bool digits_between(const char *text, size_t from, size_t count, int least, int most) {

@@ -49,7 +49,8 @@ void plan_row_name(const db_plan_row *row, char name[ROW_NAME_CAPACITY]);
 
 /* Parses an object (duplicates and NULs refused): a new reference, or NULL and the parser's message in *why. */
 json_t *json_parse_object(const char *text, mlp_message *why);
-/* Compact, sorted keys, locale-free; reals with as few of 15 or 17 digits as keep the value. malloc'ed, NULL: no memory. */
+/* Compact, sorted keys, locale-free; reals with as few of 15 or 17 digits as keep the value. malloc'ed, NULL: no
+ * memory. */
 char *json_canonical(const json_t *value);
 
 /* Every hash that a plan names (sources and machine code), in order, repeats included. */

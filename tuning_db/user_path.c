@@ -33,8 +33,8 @@ mlpbwd_status db_default_user_path(char *path, size_t capacity, bool *from_envir
     int length = snprintf(path, capacity, "%s%s", base, rest);
     if (length < 0 || (size_t)length >= capacity) {
         *path = 0;
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "the path of the user's database has more than %zu bytes: %.64s...",
-                        capacity - 1, base);
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                        "the path of the user's database has more than %zu bytes: %.64s...", capacity - 1, base);
     }
     return MLPBWD_OK;
 }
