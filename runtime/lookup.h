@@ -17,27 +17,40 @@ typedef struct lookup_request {
 } lookup_request;
 
 typedef struct lookup_answer {
-    const char *match;       /* "forced", "exact", "nearest", "architecture", "default" */
-    char *row_json;          /* malloc'ed: {"pipeline","parameters","arch","device","tokens","units","measurement","origin","date"} */
-    char *plan_json;         /* malloc'ed stored plan */
-    double median_us;        /* < 0: never measured */
-    int64_t measured_tokens; /* T of the row; 0 for a default */
-    char *database_path;     /* malloc'ed; the file that answered */
-    db *database;            /* where its blobs are (NULL: forced_path) */
+    const char *match;          /* "forced", "exact", "nearest", "architecture", "default" */
+    char *row_json;             /* malloc'ed: {"pipeline","parameters","arch","device","tokens","units",
+                                 * "hidden_size","intermediate_size","measurement","origin","date"} */
+    char *plan_json;            /* malloc'ed stored plan */
+    double median_us;           /* < 0: never measured */
+    int64_t measured_tokens;    /* T of the row; 0 for a default */
+    char *database_path;        /* malloc'ed; the file that answered */
+    db *database;               /* where its blobs are (NULL: forced_path) */
+    struct import_file *forced; /* forced: the file as read, with its embedded blobs; else NULL */
 } lookup_answer;
 
 /* Nothing serves the problem: UNSUPPORTED naming every rung tried and why it gave nothing. T must be > 0. */
 mlpbwd_status lookup_find(const lookup_request *request, lookup_answer *answer, mlp_message *why);
 void lookup_answer_free(lookup_answer *answer);
 
+/* Machine code or source text that the answer's plan names by hash: from the forced file, the answer's database, then
+ * the other ones. malloc'ed, NUL-terminated behind size; OK and NULL if absent. Fits plan_blob_source when user is a
+ * lookup_blobs. */
+typedef struct lookup_blobs {
+    const lookup_request *request;
+    const lookup_answer *answer;
+} lookup_blobs;
+mlpbwd_status lookup_get_blob(void *user, const char *hash, void **bytes, size_t *size, mlp_message *why);
+
 /* The databases in the order of the ladder, as mlpbwd_open and `mlpbwd query` use them: explicit_path alone, or the
  * user's and the shipped one. At most 2. Owned by the caller. */
 mlpbwd_status lookup_open_databases(const char *explicit_path, db *databases[2], size_t *count, mlp_message *why);
-/* Path of the shipped database (found relative to this library), or OK and "". */
+/* Path of the shipped database, or "" if there is none: $MLPBWD_SHIPPED_DATABASE if it is set (also to nothing; tests
+ * and relocated installations use it), else the installed place relative to the library or program that holds this
+ * code, else the build's, else mlpbwd.sqlite beside it. */
 void lookup_shipped_path(char *path, size_t capacity);
 
 /* The same answer as JSON, for mlpbwd_plan_describe and `query` (malloc'ed): tokens, device, match, median_us,
- * measured_tokens, database, pipeline, parameters, ... */
+ * measured_tokens, database, pipeline, parameters, ...; NULL: no memory. */
 char *lookup_answer_json(const lookup_request *request, const lookup_answer *answer);
 
 #endif

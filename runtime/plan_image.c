@@ -36,8 +36,8 @@ static mlpbwd_status load_functions(plan_image *image, const json_t *entries, pl
         status = plan_modules_get(modules, json_array_get(entries, launch->module), blobs, user, allow_compile, &module,
                                   why);
         if (status == MLPBWD_OK)
-            status = dev_function_get(module, launch->entry, launch->shared_bytes, &launch->function, &launch->info,
-                                      why);
+            status =
+                dev_function_get(module, launch->entry, launch->shared_bytes, &launch->function, &launch->info, why);
         size_t threads = (size_t)launch->block[0] * launch->block[1] * launch->block[2];
         if (status == MLPBWD_OK && launch->info.max_threads > 0 && threads > (size_t)launch->info.max_threads)
             status = mlp_fail(why, MLPBWD_UNSUPPORTED,
@@ -97,9 +97,9 @@ mlpbwd_status plan_image_load(const char *plan_json, const mlpbwd_problem *probl
     return MLPBWD_OK;
 }
 
-mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *problem, dev *device,
-                                dev_context *context, plan_blob_source blobs, void *user, bool allow_compile,
-                                plan_image **out, mlp_message *why) {
+mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *problem, dev *device, dev_context *context,
+                                plan_blob_source blobs, void *user, bool allow_compile, plan_image **out,
+                                mlp_message *why) {
     return plan_image_load(plan_json, problem, device, context, blobs, user, allow_compile, NULL, false, out, why);
 }
 

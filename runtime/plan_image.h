@@ -31,9 +31,9 @@ typedef mlpbwd_status (*plan_blob_source)(void *user, const char *hash, void **b
  * plan_json may be NULL, nothing is loaded. A plan whose architecture the device does not run, or whose geometry does
  * not fit its types at this size, is UNSUPPORTED; a malformed one DATABASE_ERROR. Every buffer has memory of its own
  * (plans of a library may share it between buffers, so that slots cannot be run alone there). */
-mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *problem, dev *device,
-                                dev_context *context, plan_blob_source blobs, void *user, bool allow_compile,
-                                plan_image **out, mlp_message *why);
+mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *problem, dev *device, dev_context *context,
+                                plan_blob_source blobs, void *user, bool allow_compile, plan_image **out,
+                                mlp_message *why);
 void plan_image_destroy(plan_image *image); /* NULL is harmless */
 
 size_t plan_image_workspace(const plan_image *image);
@@ -46,8 +46,8 @@ dev_function_info plan_image_launch_function(const plan_image *image, size_t lau
 /* mlpbwd_execute without its argument checks. slot NULL: the whole pass, side streams included; else only that slot's
  * launches, on `stream`, as they would run if every output of tensors were wanted (the buffers they read must hold what
  * an earlier whole run left there). T = 0 is handled here. */
-mlpbwd_status plan_image_run(const plan_image *image, const mlpbwd_tensors *tensors, void *workspace,
-                             const char *slot, dev_stream stream, mlp_message *why);
+mlpbwd_status plan_image_run(const plan_image *image, const mlpbwd_tensors *tensors, void *workspace, const char *slot,
+                             dev_stream stream, mlp_message *why);
 
 /* Inputs (bit i = i-th pointer of mlpbwd_tensors) that must not be NULL when these outputs are wanted. */
 unsigned plan_image_required_inputs(const plan_image *image, unsigned outputs);

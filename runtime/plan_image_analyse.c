@@ -5,9 +5,10 @@
 
 /* ---- liveness ---- */
 
-/* Resources: tensors, then buffers. need[r] is the set of outputs that some later launch turns r into. Walking backwards,
- * a part is needed by whatever needs what it writes, and so is all that it reads. A write does not end the need of what
- * was there before (several launches may fill one buffer piecewise): at worst work is done that nobody needs. */
+/* Resources: tensors, then buffers. need[r] is the set of outputs that some later launch turns r into. Walking
+ * backwards, a part is needed by whatever needs what it writes, and so is all that it reads. A write does not end the
+ * need of what was there before (several launches may fill one buffer piecewise): at worst work is done that nobody
+ * needs. */
 enum { RESOURCES = TENSOR_COUNT + IMAGE_MAX_BUFFERS };
 
 static unsigned resource_of(const image_argument *argument) {
@@ -66,7 +67,8 @@ static void find_waits(plan_image *image) {
         image_launch *launch = &image->launches[l];
         unsigned s = launch->stream, wanted = 0;
         if (!forked[s])
-            launch->waits = 1; /* the fork: also when the caller's stream holds nothing of ours, its earlier work counts */
+            launch->waits =
+                1; /* the fork: also when the caller's stream holds nothing of ours, its earlier work counts */
         for (size_t e = 0; e < l; e++)
             if (launch->after >> e & 1)
                 wanted |= 1U << image->launches[e].stream;
@@ -95,8 +97,8 @@ mlpbwd_status plan_image_analyse(plan_image *image, mlp_message *why) {
     find_waits(image);
     for (size_t l = 0; l < image->launch_count; l++)
         if (image->launches[l].outputs == 0)
-            return mlp_fail(why, MLPBWD_DATABASE_ERROR, "the stored plan's launch %zu (slot \"%s\") serves no output", l,
-                            image->launches[l].slot);
+            return mlp_fail(why, MLPBWD_DATABASE_ERROR, "the stored plan's launch %zu (slot \"%s\") serves no output",
+                            l, image->launches[l].slot);
     return MLPBWD_OK;
 }
 

@@ -85,7 +85,8 @@ static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_st
         if (live >> l & 1)
             status = start(&on_stream, next);
     }
-    /* Also after a failure: a stream left unjoined would spoil the caller's capture. The first error is the one told. */
+    /* Also after a failure: a stream left unjoined would spoil the caller's capture. The first error is the one told.
+     */
     for (unsigned s = 1; s < image->stream_count; s++) {
         if (!(forked >> s & 1))
             continue;

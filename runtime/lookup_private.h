@@ -1,0 +1,40 @@
+/* What the parts of the look-up share: how a row is judged and how an answer is made from one. */
+#ifndef MLP_LOOKUP_PRIVATE_H
+#define MLP_LOOKUP_PRIVATE_H
+
+#include <jansson.h>
+
+#include "lookup.h"
+
+/* From the best rung to the last; "forced" stands before them and is no choice among rows. */
+typedef enum { RUNG_EXACT, RUNG_NEAREST, RUNG_ARCHITECTURE, RUNG_DEFAULT, RUNG_NONE } lookup_rung;
+
+/* Why a row serves no rung. */
+typedef enum { MISS_NONE, MISS_ACCURACY, MISS_SIZES, MISS_ARCH, MISS_DEVICE, MISS_TOKENS } lookup_miss;
+
+/* A row's place; lookup_better compares two of one rung. */
+typedef struct lookup_rank {
+    lookup_rung rung;
+    lookup_miss miss;
+    int unit_distance; /* rung architecture */
+    int units;         /* tie: fewer */
+    double distance;   /* |log(T/T')| */
+    int64_t tokens;    /* tie: smaller */
+    size_t ladder;     /* index of the row's arch */
+    int any_sizes;     /* how many of H and I the row leaves open */
+} lookup_rank;
+
+int64_t lookup_tokens(const lookup_request *request);
+lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row);
+bool lookup_better(const lookup_rank *a, const lookup_rank *b);
+const char *lookup_rung_name(lookup_rung rung);
+const char *lookup_accuracy_name(int accuracy);
+
+/* Copies what an answer keeps of a row; match and database fields are left alone. OUT_OF_MEMORY. Frees what was there.
+ */
+mlpbwd_status lookup_keep_row(lookup_answer *answer, const db_plan_row *row, mlp_message *why);
+
+/* The rung "forced": DATABASE_ERROR with the reason when the file cannot serve. */
+mlpbwd_status lookup_forced(const lookup_request *request, lookup_answer *answer, mlp_message *why);
+
+#endif
