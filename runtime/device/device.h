@@ -16,9 +16,10 @@
 #include "message.h"
 #include "mlpbwd.h"
 
-typedef struct dev dev;                   /* an open device; reference-counted */
-typedef struct dev_context dev_context;   /* one CUDA context on it (host: one dummy); what modules and streams belong to */
-typedef struct dev_module dev_module;     /* loaded machine code */
+typedef struct dev dev; /* an open device; reference-counted */
+typedef struct dev_context
+    dev_context;                      /* one CUDA context on it (host: one dummy); what modules and streams belong to */
+typedef struct dev_module dev_module; /* loaded machine code */
 typedef struct dev_function dev_function; /* one entry of a module, fully loaded */
 typedef void *dev_stream;                 /* CUstream; host: NULL */
 typedef struct dev_event dev_event;       /* orders streams; host: no-op */
@@ -27,10 +28,10 @@ enum { DEV_MAX_LADDER = 8, DEV_MAX_ARGUMENTS = 64 };
 
 /* Facts read from the device, never from a table of models. A figure that the driver does not give is 0, a text "". */
 typedef struct dev_info {
-    char id[32];       /* what mlpbwd_open takes: "cuda:0", "host" */
-    char backend[16];  /* "cuda", "host" */
-    char name[128];    /* "NVIDIA H200"; host: the processor's model name */
-    char arch[32];     /* name of the best templates/arch file for it, = ladder[0] */
+    char id[32];                     /* what mlpbwd_open takes: "cuda:0", "host" */
+    char backend[16];                /* "cuda", "host" */
+    char name[128];                  /* "NVIDIA H200"; host: the processor's model name */
+    char arch[32];                   /* name of the best templates/arch file for it, = ladder[0] */
     char ladder[DEV_MAX_LADDER][32]; /* architectures whose machine code it runs, best first (see arch.c) */
     size_t ladder_length;
     int compute_capability; /* 90 for 9.0; host 0 */
@@ -144,12 +145,12 @@ mlpbwd_status dev_launch(const dev_function *function, const uint32_t grid[3], c
 /* ---- timing ---- */
 
 typedef struct dev_timing {
-    double *microseconds;  /* repetitions values, caller's array */
+    double *microseconds; /* repetitions values, caller's array */
     int repetitions;
-    int warmup;            /* replays before the first counted one */
-    bool cold;             /* write a buffer of twice the L2 and synchronise before each repetition */
-    double clock_mhz;      /* out: clock64 over globaltimer just after the last repetition; 0 on host */
-    char protocol[96];     /* out: "cold L2, graph replay, 20 repetitions after 3" */
+    int warmup;        /* replays before the first counted one */
+    bool cold;         /* write a buffer of twice the L2 and synchronise before each repetition */
+    double clock_mhz;  /* out: clock64 over globaltimer just after the last repetition; 0 on host */
+    char protocol[96]; /* out: "cold L2, graph replay, 20 repetitions after 3" */
 } dev_timing;
 
 /* Times `enqueue` (which launches into the stream it is given): cuda captures it once into a graph and replays that

@@ -1,0 +1,193 @@
+/* CUDA machine code: loading, functions that have nothing left to load, launching. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_backend.h"
+
+typedef struct cuda_function {
+    dev_function base;
+    cuda_context *context;
+    CUfunction handle;
+    struct cuda_function *next;
+} cuda_function;
+
+typedef struct cuda_module {
+    dev_module base;
+    CUmodule handle;
+    cuda_function *functions;
+} cuda_module;
+
+mlpbwd_status cuda_load_image(const cuda_functions *api, const void *image, const char *what, CUmodule *out,
+                              mlp_message *why) {
+    char info[1024] = "", errors[1024] = "";
+    cuda_enum options[] = {MLP_CU_JIT_INFO_LOG_BUFFER, MLP_CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                           MLP_CU_JIT_ERROR_LOG_BUFFER, MLP_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    /* Sizes are passed in the pointers themselves. */
+    void *values[] = {info, (void *)(uintptr_t)sizeof info, errors, (void *)(uintptr_t)sizeof errors};
+    cuda_enum result = api->cuModuleLoadDataEx(out, image, 4, options, values);
+    if (result == MLP_CUDA_SUCCESS)
+        return MLPBWD_OK;
+    info[sizeof info - 1] = errors[sizeof errors - 1] = 0;
+    mlpbwd_status status =
+        cuda_failed(api, result, why, "%s could not be loaded%s%s", what, errors[0] ? ": " : "", errors);
+    if (result == MLP_CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED,
+                        "%s is newer than the NVIDIA driver understands; a newer driver would be", what);
+    if (result == MLP_CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "%s is not for this GPU's architecture", what);
+    return status;
+}
+
+/* PTX ends with a NUL for the driver. */
+static mlpbwd_status load_text(cuda_context *context, const void *bytes, size_t size, CUmodule *out, mlp_message *why) {
+    char *text = malloc(size + 1);
+    if (!text)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for %zu bytes of PTX", size);
+    memcpy(text, bytes, size);
+    text[size] = 0;
+    mlpbwd_status status = cuda_load_image(context->api, text, "PTX", out, why);
+    free(text);
+    return status;
+}
+
+mlpbwd_status cuda_module_load(dev_context *base, const void *bytes, size_t size, const char *format, dev_module **out,
+                               mlp_message *why) {
+    cuda_context *context = cuda_context_of(base);
+    bool cubin = strcmp(format, "cubin") == 0;
+    if (!cubin && strcmp(format, "ptx") != 0)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "%s runs machine code of format \"cubin\" or \"ptx\", not \"%s\"",
+                        base->device->info.id, format);
+    mlpbwd_status status = cubin ? elf_check(bytes, size, "cubin", why) : MLPBWD_OK;
+    if (status)
+        return status;
+    cuda_module *module = calloc(1, sizeof *module);
+    if (!module)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for a module");
+    cuda_guard guard;
+    status = cuda_enter_setup(context, &guard, why);
+    if (!status) {
+        status = cubin ? cuda_load_image(context->api, bytes, "a cubin", &module->handle, why)
+                       : load_text(context, bytes, size, &module->handle, why);
+        cuda_leave(context, &guard);
+    }
+    if (status) {
+        free(module);
+        return status;
+    }
+    cuda_context_retain(context);
+    module->base.backend = &dev_backend_cuda;
+    module->base.context = base;
+    *out = &module->base;
+    return MLPBWD_OK;
+}
+
+void cuda_module_unload(dev_module *base) {
+    cuda_module *module = (cuda_module *)base;
+    cuda_context *context = cuda_context_of(base->context);
+    cuda_guard guard;
+    if (cuda_context_alive(context) && cuda_enter_setup(context, &guard, NULL) == MLPBWD_OK) {
+        /* Code that runs must not be freed. Where waiting is refused (a stream of the context is being captured) or an
+         * earlier error has spoiled the context, the module stays loaded: a leak, but harmless. */
+        if (context->api->cuCtxSynchronize() == MLP_CUDA_SUCCESS)
+            (void)context->api->cuModuleUnload(module->handle);
+        cuda_leave(context, &guard);
+    }
+    while (module->functions) {
+        cuda_function *next = module->functions->next;
+        free(module->functions);
+        module->functions = next;
+    }
+    free(module);
+    dev_context_release(&context->base);
+}
+
+/* Loads everything of the function now (drivers load lazily, and a first launch under stream capture could not), and
+ * raises the limit of dynamic shared memory. */
+static mlpbwd_status prepare(const cuda_functions *api, CUfunction function, const char *entry, size_t shared_bytes,
+                             dev_function_info *info, mlp_message *why) {
+    const struct {
+        cuda_enum which;
+        int *value;
+    } wanted[] = {{MLP_CU_FUNC_ATTRIBUTE_NUM_REGS, &info->registers},
+                  {MLP_CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &info->local_bytes},
+                  {MLP_CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &info->static_shared_bytes},
+                  {MLP_CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &info->max_threads}};
+    /* Drivers before 12.4 have no cuFuncLoad; there reading an attribute loads. */
+    cuda_enum result = api->cuFuncLoad ? api->cuFuncLoad(function) : MLP_CUDA_SUCCESS;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && !result; i++)
+        result = api->cuFuncGetAttribute(wanted[i].value, wanted[i].which, function);
+    if (result)
+        return cuda_failed(api, result, why, "entry %s could not be loaded", entry);
+    if (shared_bytes == 0)
+        return MLPBWD_OK;
+    result = api->cuFuncSetAttribute(function, MLP_CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
+    if (result)
+        return cuda_failed(api, result, why, "entry %s cannot have %zu bytes of dynamic shared memory", entry,
+                           shared_bytes);
+    return MLPBWD_OK;
+}
+
+static mlpbwd_status find(cuda_module *module, cuda_context *context, const char *entry, CUfunction *handle,
+                          mlp_message *why) {
+    cuda_enum result = context->api->cuModuleGetFunction(handle, module->handle, entry);
+    if (result == MLP_CUDA_ERROR_NOT_FOUND)
+        return mlp_fail(why, MLPBWD_DEVICE_ERROR, "the machine code has no entry \"%s\"", entry);
+    if (result)
+        return cuda_failed(context->api, result, why, "entry %s could not be loaded", entry);
+    return MLPBWD_OK;
+}
+
+mlpbwd_status cuda_function_get(dev_module *base, const char *entry, size_t shared_bytes, dev_function **out,
+                                dev_function_info *info, mlp_message *why) {
+    cuda_module *module = (cuda_module *)base;
+    cuda_context *context = cuda_context_of(base->context);
+    cuda_device *device = cuda_device_of(base->context);
+    int64_t most = device->base.info.shared_bytes_per_block;
+    if (shared_bytes > (size_t)most)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED,
+                        "entry %s wants %zu bytes of shared memory; %s gives a block at most %lld", entry, shared_bytes,
+                        device->base.info.id, (long long)most);
+    cuda_function *function = calloc(1, sizeof *function);
+    if (!function)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for entry %s", entry);
+    cuda_guard guard;
+    mlpbwd_status status = cuda_enter_setup(context, &guard, why);
+    if (!status) {
+        status = find(module, context, entry, &function->handle, why);
+        if (!status)
+            status = prepare(context->api, function->handle, entry, shared_bytes, info, why);
+        cuda_leave(context, &guard);
+    }
+    if (status) {
+        free(function);
+        return status;
+    }
+    function->base.backend = &dev_backend_cuda;
+    function->base.module = base;
+    function->context = context;
+    pthread_mutex_lock(&device->mutex);
+    function->next = module->functions;
+    module->functions = function;
+    pthread_mutex_unlock(&device->mutex);
+    *out = &function->base;
+    return MLPBWD_OK;
+}
+
+mlpbwd_status cuda_launch(const dev_function *base, const uint32_t grid[3], const uint32_t block[3],
+                          size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why) {
+    const cuda_function *function = (const cuda_function *)base;
+    cuda_context *context = function->context;
+    cuda_guard guard;
+    mlpbwd_status status = cuda_enter(context, &guard, why);
+    if (status)
+        return status;
+    cuda_enum result =
+        context->api->cuLaunchKernel(function->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                     (unsigned)shared_bytes, (CUstream)stream, arguments, NULL);
+    cuda_leave(context, &guard);
+    if (result)
+        return cuda_failed(context->api, result, why, "a launch of %u x %u x %u blocks of %u x %u x %u threads failed",
+                           grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+    return MLPBWD_OK;
+}
