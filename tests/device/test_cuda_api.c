@@ -1,0 +1,68 @@
+/* Are the declarations of runtime/device/cuda_api.def those of cuda.h and nvrtc.h? The comparison is done by the
+ * compiler, where the headers exist; the program then says only that it was. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#if defined(__has_include)
+#if __has_include(<cuda.h>)
+#define __CUDA_API_VERSION_INTERNAL /* declares every version of a function under its own name */
+#include <cuda.h>
+#define HAVE_CUDA_H CUDA_VERSION
+#endif
+#if __has_include(<nvrtc.h>)
+#include <nvrtc.h>
+#define HAVE_NVRTC_H 1
+#endif
+#endif
+
+#include "device/cuda_api.h"
+
+#if defined(HAVE_CUDA_H) && HAVE_CUDA_H >= 12040
+/* Two function types are compatible, in C's sense, when a pointer to one selects the other. */
+#define CUDA_FUNCTION(name, parameters)                                                                                \
+    _Static_assert(_Generic(&name, cuda_enum(*) parameters : 1, default : 0), #name " differs from cuda.h");
+#define CUDA_OPTIONAL(name, parameters) CUDA_FUNCTION(name, parameters)
+#define CUDA_CONSTANT(name, value) _Static_assert((value) == (int)(name), #name " differs from cuda.h");
+#include "device/cuda_api.def"
+#undef CUDA_FUNCTION
+#undef CUDA_OPTIONAL
+#undef CUDA_CONSTANT
+_Static_assert(sizeof(CUresult) == sizeof(cuda_enum), "an enumeration of cuda.h is not an unsigned int");
+#endif
+
+#ifdef HAVE_NVRTC_H
+#define NVRTC_FUNCTION(type, name, parameters)                                                                         \
+    _Static_assert(_Generic(&name, type(*) parameters : 1, default : 0), #name " differs from nvrtc.h");
+#define NVRTC_CONSTANT(name, value) _Static_assert((value) == (int)(name), #name " differs from nvrtc.h");
+#include "device/cuda_api.def"
+#undef NVRTC_FUNCTION
+#undef NVRTC_CONSTANT
+#endif
+
+static void test_cuda_h(void **state) {
+    (void)state;
+#if !defined(HAVE_CUDA_H)
+    print_message("cuda.h was not there when this test was compiled\n");
+    skip();
+#elif HAVE_CUDA_H < 12040
+    print_message("cuda.h is older than 12.4 and lacks cuFuncLoad\n");
+    skip();
+#endif
+}
+
+static void test_nvrtc_h(void **state) {
+    (void)state;
+#ifndef HAVE_NVRTC_H
+    print_message("nvrtc.h was not there when this test was compiled\n");
+    skip();
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuda_h), cmocka_unit_test(test_nvrtc_h)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
