@@ -1,0 +1,517 @@
+/* The host device end to end: hand-written C kernels are compiled, loaded and launched, also from many threads. */
+#include <dirent.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+
+static const char kernel_source[] =
+    "#include <math.h>\n"
+    "#include <pthread.h>\n"
+    "#include <stdint.h>\n"
+    "typedef unsigned u;\n"
+    /* out[i] = a * in[i] + tanh(in[i]), one piece of 64 a point */
+    "void affine(void *const *args, u x, u y, u z) {\n"
+    "    float *out = *(float **)args[0];\n"
+    "    const float *in = *(const float **)args[1];\n"
+    "    float a = *(float *)args[2];\n"
+    "    int64_t n = *(int64_t *)args[3];\n"
+    "    for (int64_t i = 64 * (int64_t)x; i < 64 * (int64_t)x + 64 && i < n; i++) out[i] = a * in[i] + tanhf(in[i]);\n"
+    "}\n"
+    /* counts each point of a grid, and notes the thread that came */
+    "void count(void *const *args, u x, u y, u z) {\n"
+    "    int *counts = *(int **)args[0];\n"
+    "    pthread_t *threads = *(pthread_t **)args[1];\n"
+    "    const u *grid = *(const u **)args[2];\n"
+    "    u i = x + grid[0] * (y + grid[1] * z);\n"
+    "    counts[i]++;\n"
+    "    threads[i] = pthread_self();\n"
+    "}\n"
+    /* calls back */
+    "void call(void *const *args, u x, u y, u z) {\n"
+    "    (*(void (**)(void *, u))args[0])(*(void **)args[1], x);\n"
+    "}\n";
+
+typedef struct fixture {
+    dev *device;
+    dev_context *context;
+    dev_image image;
+    dev_module *module;
+    dev_function *affine, *count, *call;
+} fixture;
+
+static void get(fixture *f, const char *entry, dev_function **function) {
+    mlp_message why;
+    dev_function_info info;
+    if (dev_function_get(f->module, entry, 0, function, &info, &why))
+        fail_msg("%s", why.text);
+    assert_true(info.max_threads >= 1);
+    assert_int_equal(info.local_bytes, 0);
+}
+
+static int set_up(void **state) {
+    static fixture f;
+    mlp_message why;
+    if (dev_compiler_version("cc", (char[64]){0}, 64, &why)) {
+        print_message("%s\n", why.text);
+        *state = NULL;
+        return 0;
+    }
+    assert_int_equal(dev_open("host", &f.device, &why), MLPBWD_OK);
+    assert_int_equal(dev_context_get(f.device, &f.context, &why), MLPBWD_OK);
+    const dev_info *info = dev_get_info(f.device);
+    dev_compile_request request = {"cc", info->arch, kernel_source, "test kernels"};
+    if (dev_compile(&request, &f.image, &why))
+        fail_msg("%s", why.text);
+    assert_string_equal(f.image.format, "elf-so");
+    if (dev_module_load(f.context, f.image.bytes, f.image.size, f.image.format, &f.module, &why))
+        fail_msg("%s", why.text);
+    get(&f, "affine", &f.affine);
+    get(&f, "count", &f.count);
+    get(&f, "call", &f.call);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *f = *state;
+    if (!f)
+        return 0;
+    dev_context *context = f->context;
+    dev_context_release(context); /* the module has a reference of its own */
+    dev_release(f->device);
+    dev_module_unload(f->module);
+    dev_image_free(&f->image);
+    dev_image_free(&f->image);
+    return 0;
+}
+
+#define NEED(f, state)                                                                                                 \
+    fixture *f = *(state);                                                                                             \
+    if (!f)                                                                                                            \
+    skip()
+
+enum { ELEMENTS = 5000 }; /* no multiple of 64 */
+
+static float input_value(size_t i, int seed) {
+    return (float)((double)((i * 2654435761u + (unsigned)seed * 40503u) % 20011u) / 5000.0 - 2.0);
+}
+
+/* Launches affine with `most` threads and compares with float64; returns the number of wrong elements. */
+static int run_affine(const fixture *f, float *out, const float *in, float a, unsigned most) {
+    int64_t n = ELEMENTS;
+    void *arguments[] = {&out, &in, &a, &n};
+    uint32_t grid[3] = {(ELEMENTS + 63) / 64, 1, 1}, block[3] = {most, 1, 1};
+    memset(out, 0xff, ELEMENTS * sizeof *out);
+    if (dev_launch(f->affine, grid, block, 0, arguments, NULL, NULL))
+        return -1;
+    int wrong = 0;
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        double expected = (double)a * (double)in[i] + tanh((double)in[i]);
+        wrong += !(fabs((double)out[i] - expected) <= 1e-6 * (1.0 + fabs((double)a * (double)in[i])));
+    }
+    return wrong;
+}
+
+static void test_memory(void **state) {
+    NEED(f, state);
+    mlp_message why;
+    static const size_t sizes[] = {0, 1, 255, 256, 257, 1 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        void *memory;
+        assert_int_equal(dev_alloc(f->context, sizes[i], &memory, &why), MLPBWD_OK);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % 256, 0);
+        assert_int_equal(dev_fill(f->context, memory, 0x5a, sizes[i], NULL, &why), MLPBWD_OK);
+        unsigned char *copy = malloc(sizes[i] + 1);
+        assert_non_null(copy);
+        assert_int_equal(dev_copy_out(f->context, copy, memory, sizes[i], &why), MLPBWD_OK);
+        for (size_t j = 0; j < sizes[i]; j++)
+            assert_int_equal(copy[j], 0x5a);
+        memset(copy, 7, sizes[i]);
+        assert_int_equal(dev_copy_in(f->context, memory, copy, sizes[i], &why), MLPBWD_OK);
+        assert_memory_equal(memory, copy, sizes[i]);
+        free(copy);
+        dev_free(f->context, memory);
+    }
+    dev_free(f->context, NULL);
+    void *none = f;
+    assert_int_equal(dev_alloc(f->context, (size_t)1 << 62, &none, &why), MLPBWD_OUT_OF_MEMORY);
+    assert_null(none);
+    assert_non_null(strstr(why.text, "4611686018427387904 bytes"));
+}
+
+static void test_streams(void **state) {
+    NEED(f, state);
+    dev_stream stream = f;
+    dev_event *event = NULL;
+    uint64_t id = 1;
+    mlp_message why;
+    int dummy;
+    assert_int_equal(dev_stream_create(f->context, &stream, &why), MLPBWD_OK);
+    assert_null(stream);
+    assert_int_equal(dev_event_create(f->context, &event, &why), MLPBWD_OK);
+    assert_non_null(event);
+    assert_int_equal(dev_stream_order(f->context, stream, NULL, event, &why), MLPBWD_OK);
+    assert_int_equal(dev_stream_capture_id(f->context, stream, &id, &why), MLPBWD_OK);
+    assert_int_equal(id, 0);
+    assert_int_equal(dev_stream_order(f->context, &dummy, NULL, event, &why), MLPBWD_INVALID_ARGUMENT);
+    assert_int_equal(dev_fill(f->context, &dummy, 0, sizeof dummy, &dummy, &why), MLPBWD_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "must be NULL"));
+    dev_event_destroy(f->context, event);
+    dev_stream_destroy(f->context, stream);
+}
+
+static void test_launch_values(void **state) {
+    NEED(f, state);
+    float *in = malloc(ELEMENTS * sizeof *in), *out = malloc(ELEMENTS * sizeof *out);
+    float *again = malloc(ELEMENTS * sizeof *again);
+    assert_true(in && out && again);
+    for (size_t i = 0; i < ELEMENTS; i++)
+        in[i] = input_value(i, 0);
+    assert_int_equal(run_affine(f, out, in, 1.5f, 1), 0);
+    for (unsigned most = 2; most < 70; most += 13) {
+        assert_int_equal(run_affine(f, again, in, 1.5f, most), 0);
+        assert_memory_equal(out, again, ELEMENTS * sizeof *out);
+    }
+    free(in);
+    free(out);
+    free(again);
+}
+
+static void check_grid(const fixture *f, uint32_t x, uint32_t y, uint32_t z, unsigned most) {
+    size_t points = (size_t)x * y * z;
+    int *counts = calloc(points, sizeof *counts);
+    pthread_t *threads = calloc(points, sizeof *threads);
+    assert_true(counts && threads);
+    uint32_t grid[3] = {x, y, z}, block[3] = {most, 1, 1};
+    const uint32_t *shape = grid;
+    void *arguments[] = {&counts, &threads, &shape};
+    assert_int_equal(dev_launch(f->count, grid, block, 0, arguments, NULL, NULL), MLPBWD_OK);
+    pthread_t seen[64];
+    unsigned distinct = 0;
+    for (size_t i = 0; i < points; i++) {
+        assert_int_equal(counts[i], 1);
+        unsigned j = 0;
+        while (j < distinct && !pthread_equal(seen[j], threads[i]))
+            j++;
+        if (j == distinct && distinct < 64)
+            seen[distinct++] = threads[i];
+    }
+    assert_true(distinct <= (most ? most : 1));
+    if (most <= 1)
+        assert_true(pthread_equal(seen[0], pthread_self()));
+    free(counts);
+    free(threads);
+}
+
+static void test_grids(void **state) {
+    NEED(f, state);
+    static const uint32_t shapes[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 1, 3}, {3, 5, 7}, {1, 64, 1}, {1000, 3, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (unsigned most = 0; most <= 4; most++)
+            check_grid(f, shapes[i][0], shapes[i][1], shapes[i][2], most);
+    uint32_t block[3] = {2, 1, 1};
+    for (int i = 0; i < 3; i++) { /* nothing is called: there are no arguments */
+        uint32_t grid[3] = {4, 4, 4};
+        grid[i] = 0;
+        assert_int_equal(dev_launch(f->count, grid, block, 0, NULL, NULL, NULL), MLPBWD_OK);
+    }
+    uint32_t huge[3] = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    mlp_message why;
+    assert_int_equal(dev_launch(f->count, huge, block, 0, NULL, NULL, &why), MLPBWD_INVALID_ARGUMENT);
+    assert_int_equal(dev_launch(f->count, block, block, 0, NULL, f, &why), MLPBWD_INVALID_ARGUMENT);
+}
+
+/* ---- many callers ---- */
+
+enum { CALLERS = 8, ROUNDS = 60 };
+
+typedef struct caller {
+    const fixture *f;
+    int number, wrong;
+} caller;
+
+static void *call_often(void *argument) {
+    caller *self = argument;
+    float *in = malloc(ELEMENTS * sizeof *in), *out = malloc(ELEMENTS * sizeof *out);
+    if (!in || !out) {
+        self->wrong = -1;
+    } else {
+        for (size_t i = 0; i < ELEMENTS; i++)
+            in[i] = input_value(i, self->number);
+        for (int round = 0; round < ROUNDS; round++)
+            self->wrong += run_affine(self->f, out, in, (float)(self->number + round), 4);
+    }
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void test_many_callers(void **state) {
+    NEED(f, state);
+    caller callers[CALLERS];
+    pthread_t threads[CALLERS];
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] = (caller){f, i, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(callers[i].wrong, 0);
+    }
+}
+
+/* A kernel that launches: the pool is taken, so the inner grid must run alone and not wait. */
+static void launch_inside(void *user, unsigned x) {
+    caller *self = user;
+    if (x == 0)
+        call_often(self);
+}
+
+static void test_busy_pool(void **state) {
+    NEED(f, state);
+    caller self = {f, 3, 0};
+    void *user = &self;
+    void (*function)(void *, unsigned) = launch_inside;
+    void *arguments[] = {&function, &user};
+    uint32_t grid[3] = {4, 1, 1}, block[3] = {8, 1, 1};
+    assert_int_equal(dev_launch(f->call, grid, block, 0, arguments, NULL, NULL), MLPBWD_OK);
+    assert_int_equal(self.wrong, 0);
+}
+
+/* ---- fork ---- */
+
+/* In the child: launches work alone, what needs the parent's device is refused, nothing hangs. */
+static int child_checks(fixture *f) {
+    alarm(30);
+    float in[ELEMENTS], out[ELEMENTS];
+    for (size_t i = 0; i < ELEMENTS; i++)
+        in[i] = input_value(i, 5);
+    if (run_affine(f, out, in, 2.0f, 8) != 0)
+        return 1;
+    dev_context *context;
+    dev_module *module;
+    mlp_message why;
+    if (dev_context_get(f->device, &context, &why) != MLPBWD_DEVICE_ERROR || !strstr(why.text, "fork"))
+        return 2;
+    if (dev_module_load(f->context, f->image.bytes, f->image.size, "elf-so", &module, &why) != MLPBWD_DEVICE_ERROR)
+        return 3;
+    dev_module_unload(f->module);
+    dev_context_release(f->context);
+    dev_release(f->device);
+    dev *own; /* the child may open a device of its own */
+    if (dev_open("host", &own, &why) || dev_context_get(own, &context, &why))
+        return 4;
+    dev_context_release(context);
+    dev_release(own);
+    return 0;
+}
+
+static void check_child(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_fork(void **state) {
+    NEED(f, state);
+    check_grid(f, 64, 1, 1, 4); /* the pool has worked */
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(child_checks(f));
+    check_child(child);
+    check_grid(f, 64, 1, 1, 4); /* and still works in the parent */
+}
+
+static pid_t forked;
+
+static void fork_inside(void *user, unsigned x) {
+    if (x == 0) {
+        forked = fork();
+        if (forked == 0)
+            _exit(child_checks(user));
+    }
+}
+
+static void test_fork_while_busy(void **state) {
+    NEED(f, state);
+    void *user = f;
+    void (*function)(void *, unsigned) = fork_inside;
+    void *arguments[] = {&function, &user};
+    uint32_t grid[3] = {4, 1, 1}, block[3] = {8, 1, 1};
+    assert_int_equal(dev_launch(f->call, grid, block, 0, arguments, NULL, NULL), MLPBWD_OK);
+    assert_true(forked > 0);
+    check_child(forked);
+}
+
+/* ---- modules ---- */
+
+static int open_files(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* The loader knows libraries by path; two that are loaded from descriptors of the same number must stay two. */
+static void test_modules_stay_apart(void **state) {
+    NEED(f, state);
+    enum { KINDS = 3, EACH = 20 };
+    dev_image images[KINDS];
+    dev_module *modules[KINDS * EACH];
+    mlp_message why;
+    int before = open_files();
+    for (int i = 0; i < KINDS; i++) {
+        char source[160];
+        snprintf(source, sizeof source,
+                 "void entry(void *const *args, unsigned x, unsigned y, unsigned z) { **(int **)args[0] = %d; }",
+                 100 + i);
+        dev_compile_request request = {"cc", "x86-64", source, "constant"};
+#if !defined(__x86_64__)
+        request.target = "generic";
+#endif
+        assert_int_equal(dev_compile(&request, &images[i], &why), MLPBWD_OK);
+    }
+    for (int i = 0; i < KINDS * EACH; i++) {
+        int value = 0, *pointer = &value;
+        void *arguments[] = {&pointer};
+        uint32_t one[3] = {1, 1, 1};
+        dev_function *function;
+        assert_int_equal(
+            dev_module_load(f->context, images[i % KINDS].bytes, images[i % KINDS].size, "elf-so", &modules[i], &why),
+            MLPBWD_OK);
+        assert_int_equal(dev_function_get(modules[i], "entry", 0, &function, NULL, &why), MLPBWD_OK);
+        assert_int_equal(dev_launch(function, one, one, 0, arguments, NULL, &why), MLPBWD_OK);
+        assert_int_equal(value, 100 + i % KINDS);
+    }
+    assert_int_equal(open_files(), before);
+    for (int i = 0; i < KINDS * EACH; i++)
+        dev_module_unload(modules[i]);
+    for (int i = 0; i < KINDS; i++)
+        dev_image_free(&images[i]);
+}
+
+static void test_bad_modules(void **state) {
+    NEED(f, state);
+    dev_module *module;
+    dev_function *function;
+    mlp_message why;
+    char *bytes = f->image.bytes;
+    assert_int_equal(dev_module_load(f->context, bytes, f->image.size, "cubin", &module, &why), MLPBWD_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "elf-so"));
+    for (size_t size = 0; size < f->image.size; size += size < 128 ? 1 : 97) { /* cut anywhere */
+        char *cut = malloc(size + 1); /* exact, so that ASan sees a read behind it */
+        assert_non_null(cut);
+        memcpy(cut, bytes, size);
+        assert_int_equal(dev_module_load(f->context, cut, size, "elf-so", &module, &why), MLPBWD_DATABASE_ERROR);
+        assert_null(module);
+        free(cut);
+    }
+    char *other = malloc(f->image.size);
+    assert_non_null(other);
+    memcpy(other, bytes, f->image.size);
+    other[18] ^= 0x55; /* another machine's */
+    assert_int_equal(dev_module_load(f->context, other, f->image.size, "elf-so", &module, &why), MLPBWD_DEVICE_ERROR);
+    free(other);
+    assert_int_equal(dev_function_get(f->module, "absent", 0, &function, NULL, &why), MLPBWD_DEVICE_ERROR);
+    assert_non_null(strstr(why.text, "absent"));
+    assert_int_equal(dev_function_get(f->module, "affine", 16, &function, NULL, &why), MLPBWD_INVALID_ARGUMENT);
+}
+
+/* Files may not be written at all: an error, nothing left behind. */
+static void test_no_space_for_module(void **state) {
+    NEED(f, state);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dev *device;
+        dev_context *context;
+        dev_module *module;
+        mlp_message why;
+        struct rlimit limit = {512, 512};
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) || dev_open("host", &device, &why) ||
+            dev_context_get(device, &context, &why))
+            _exit(1);
+        _exit(dev_module_load(context, f->image.bytes, f->image.size, "elf-so", &module, &why) == MLPBWD_DEVICE_ERROR
+                  ? 0
+                  : 2);
+    }
+    check_child(child);
+}
+
+/* ---- timing ---- */
+
+typedef struct timed {
+    int calls, fail_at;
+} timed;
+
+static mlpbwd_status sleep_a_little(void *user, dev_stream stream, mlp_message *why) {
+    timed *t = user;
+    assert_null(stream);
+    if (++t->calls == t->fail_at)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "planted");
+    usleep(2000);
+    return MLPBWD_OK;
+}
+
+static void test_time(void **state) {
+    NEED(f, state);
+    mlp_message why;
+    for (int cold = 0; cold < 2; cold++) {
+        double microseconds[4] = {-1, -1, -1, -1};
+        timed t = {0, -1};
+        dev_timing timing = {.microseconds = microseconds, .repetitions = 3, .warmup = 2, .cold = cold};
+        assert_int_equal(dev_time(f->context, sleep_a_little, &t, &timing, &why), MLPBWD_OK);
+        assert_int_equal(t.calls, 5);
+        for (int i = 0; i < 3; i++)
+            assert_true(microseconds[i] >= 2000 && microseconds[i] < 2e6);
+        assert_true(microseconds[3] == -1);
+        assert_true(timing.clock_mhz == 0);
+        assert_string_equal(timing.protocol, cold ? "cold cache, direct call, 3 repetitions after 2"
+                                                  : "warm cache, direct call, 3 repetitions after 2");
+        t = (timed){0, 4};
+        assert_int_equal(dev_time(f->context, sleep_a_little, &t, &timing, &why), MLPBWD_UNSUPPORTED);
+        assert_string_equal(why.text, "planted");
+        assert_int_equal(t.calls, 4);
+    }
+    dev_timing none = {.repetitions = 0};
+    assert_int_equal(dev_time(f->context, sleep_a_little, NULL, &none, &why), MLPBWD_INVALID_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_launch_values),
+        cmocka_unit_test(test_grids),
+        cmocka_unit_test(test_many_callers),
+        cmocka_unit_test(test_busy_pool),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_while_busy),
+        cmocka_unit_test(test_modules_stay_apart),
+        cmocka_unit_test(test_bad_modules),
+        cmocka_unit_test(test_no_space_for_module),
+        cmocka_unit_test(test_time),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
