@@ -136,7 +136,8 @@ const char *sql_text(const sql *s, int column) {
 double sql_median(const sql *s, int column) {
     if (sqlite3_column_type(s->statement, column) == SQLITE_NULL)
         return -1;
-    return sqlite3_column_double(s->statement, column);
+    double median_us = sqlite3_column_double(s->statement, column);
+    return median_us > 0 ? median_us : 0;
 }
 
 mlpbwd_status sql_number(const db *database, const char *doing, const char *text, int64_t *value, mlp_message *why) {

@@ -49,7 +49,7 @@ void sql_rewind(sql *s);
 
 /* Text of a column until the next step; NULL if it is no text or has a NUL inside (a damaged file). */
 const char *sql_text(const sql *s, int column);
-/* The stored median, or -1 for NULL. */
+/* The stored median, -1 for NULL, or 0 (which no row may have) for anything else. */
 double sql_median(const sql *s, int column);
 
 /* One integer of a statement without parameters. */
