@@ -32,6 +32,7 @@ typedef struct tune_options {
     void (*progress)(void *user, const char *line); /* human-readable, with ETA; one line a call; may be NULL */
     void *user;
     const volatile int *interrupted; /* set non-zero by a signal handler; NULL: never */
+    bool retry_failed;               /* also candidates that crashed, timed out or were wrong before */
 } tune_options;
 
 /* *summary: {"winners":[{tokens, pipeline, parameters, median_us, default_us}], "candidates":{outcome: count},
