@@ -174,7 +174,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
     __syncthreads();
 
     const Factor unscale = make_factor(-(exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT)));
-    const i64 row0 = m0 + warp_m * WARP_M + lane / 4, column0 = n0 + warp_n * WARP_N + (lane % 4) * 2;
     ${epilogue}
 }
 ${split_reduction}

@@ -8,8 +8,12 @@ local function threads(p)
   return (p.tile_m // 64) * (p.tile_n // p.warp_n) * 32
 end
 
-local function shared_bytes(p)
-  return p.stages * (p.tile_m + p.tile_n) * p.tile_k * 2
+-- the ring; afterwards, in fc2_dgrad, the fp32 sums of every warp (rows padded by 8)
+local function shared_bytes(c)
+  local p = c.p
+  local ring = p.stages * (p.tile_m + p.tile_n) * p.tile_k * 2
+  local sums = roles[c.role].gelu and threads(p) // 32 * 64 * (p.warp_n + 8) * 4 or 0
+  return math.max(ring, sums)
 end
 
 local function split(c)
@@ -49,7 +53,7 @@ return {
   },
   valid = function(c)
     local p, t = c.p, threads(c.p)
-    local shared = shared_bytes(p)
+    local shared = shared_bytes(c)
     if t < 64 or t > 256 then
       return false, "between 64 and 256 threads"
     end
@@ -160,7 +164,7 @@ return {
       for _, value in ipairs { option, tostring(p.group_m), tostring(parts) } do
         arguments[#arguments + 1] = { i32 = value }
       end
-      return { entry = "mma_gemm", grid = grid, block = { threads(p) }, shared = tostring(shared_bytes(p)), args = arguments }
+      return { entry = "mma_gemm", grid = grid, block = { threads(p) }, shared = tostring(shared_bytes(c)), args = arguments }
     end
     if role.gelu then
       local function attempt(number)

@@ -1,5 +1,6 @@
 /* fp32 result straight from the fragments: four lanes write one 32-byte sector. */
     (void)option;
+    const i64 row0 = m0 + warp_m * WARP_M + lane / 4, column0 = n0 + warp_n * WARP_N + (lane % 4) * 2;
     float *target = ${store_target};
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
