@@ -1,5 +1,7 @@
 # dependency_<name>: one interface target for each of the libraries that Debian packages bring. With
-# MLPBWD_STATIC_DEPENDENCIES their archives are linked; libmlpbwd.so hides every symbol of theirs either way.
+# MLPBWD_STATIC_DEPENDENCIES their archives are linked, except where Debian's archive is not position-independent and
+# so cannot go into libmlpbwd.so (SHARED_ONLY: jansson); those shared objects are copied to <build>/carried for machines
+# that lack them. libmlpbwd.so hides every symbol of the archives.
 function(mlpbwd_dependency target module package)
   pkg_check_modules(${target} QUIET ${module})
   if(NOT ${target}_FOUND)
@@ -7,7 +9,7 @@ function(mlpbwd_dependency target module package)
   endif()
   add_library(dependency_${target} INTERFACE)
   target_include_directories(dependency_${target} SYSTEM INTERFACE ${${target}_INCLUDE_DIRS})
-  if(MLPBWD_STATIC_DEPENDENCIES)
+  if(MLPBWD_STATIC_DEPENDENCIES AND NOT "SHARED_ONLY" IN_LIST ARGN)
     list(GET ${target}_LIBRARIES 0 name)
     find_library(${target}_ARCHIVE lib${name}.a HINTS ${${target}_LIBRARY_DIRS})
     if(NOT ${target}_ARCHIVE)
@@ -17,10 +19,17 @@ function(mlpbwd_dependency target module package)
   else()
     target_link_directories(dependency_${target} INTERFACE ${${target}_LIBRARY_DIRS})
     target_link_libraries(dependency_${target} INTERFACE ${${target}_LIBRARIES})
+    if(MLPBWD_STATIC_DEPENDENCIES)
+      list(GET ${target}_LIBRARIES 0 name)
+      find_library(${target}_SHARED lib${name}.so HINTS ${${target}_LIBRARY_DIRS} REQUIRED)
+      execute_process(COMMAND objdump -p ${${target}_SHARED} OUTPUT_VARIABLE headers COMMAND_ERROR_IS_FATAL ANY)
+      string(REGEX MATCH "SONAME +([^ \n]+)" ignored "${headers}")
+      configure_file(${${target}_SHARED} ${CMAKE_BINARY_DIR}/carried/${CMAKE_MATCH_1} COPYONLY)
+    endif()
   endif()
 endfunction()
 
 mlpbwd_dependency(lua lua5.4 liblua5.4-dev)
 mlpbwd_dependency(sqlite sqlite3 libsqlite3-dev)
-mlpbwd_dependency(jansson jansson libjansson-dev)
+mlpbwd_dependency(jansson jansson libjansson-dev SHARED_ONLY)
 mlpbwd_dependency(md libmd libmd-dev)
