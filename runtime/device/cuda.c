@@ -38,7 +38,7 @@ static void driver_text(const cuda_functions *api, const char *version, char *te
     char number[32];
     snprintf(number, sizeof number, "CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
     if (version[0])
-        snprintf(text, capacity, "%.40s (%s)", version, number);
+        snprintf(text, capacity, "%.40s (%.20s)", version, number);
     else
         snprintf(text, capacity, "%s", number);
 }
