@@ -135,14 +135,13 @@ static void push_scalars(lua_State *L, const json_t *object) {
     }
 }
 
-/* c: role, accuracy, arch and p, all read by name only. used: index of the table that notes what is read of p. */
-static void push_context(lua_State *L, const kernel_use *use, const json_t *parameters, int used) {
+/* c.arch; made once per architecture, since enumerating calls a kernel thousands of times. */
+static void push_arch(lua_State *L, const kernel_use *use) {
     static const char *const tables[] = {"features", "limits", "rates"};
-    lua_createtable(L, 0, 4);
-    lua_pushstring(L, use->role);
-    lua_setfield(L, -2, "role");
-    lua_pushstring(L, accuracy_name(use->target->accuracy));
-    lua_setfield(L, -2, "accuracy");
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, use->arch) == LUA_TTABLE) {
+        return;
+    }
+    lua_pop(L, 1);
     push_scalars(L, use->arch);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         char label[32];
@@ -152,6 +151,18 @@ static void push_context(lua_State *L, const kernel_use *use, const json_t *para
         lua_setfield(L, -2, tables[i]);
     }
     script_seal(L, "c.arch", 0);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, use->arch);
+}
+
+/* c: role, accuracy, arch and p, all read by name only. used: index of the table that notes what is read of p. */
+static void push_context(lua_State *L, const kernel_use *use, const json_t *parameters, int used) {
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, use->role);
+    lua_setfield(L, -2, "role");
+    lua_pushstring(L, accuracy_name(use->target->accuracy));
+    lua_setfield(L, -2, "accuracy");
+    push_arch(L, use);
     lua_setfield(L, -2, "arch");
     push_scalars(L, parameters);
     script_seal(L, parameters ? "c.p" : "c.p (not known here: only role, accuracy and arch are)", used);

@@ -4,7 +4,7 @@
 #include <lualib.h>
 #include <string.h>
 
-#include "sandbox.h"
+#include "bounded.h"
 
 /* pairs in one order (type, then value), so that emitted text never depends on Lua's hash seed. */
 static const char ordered_pairs[] =
@@ -102,10 +102,18 @@ void library_push_base(lua_State *L) {
     lua_setfield(L, base, "string");
     push_library(L, "table", luaopen_table, table_names);
     lua_setfield(L, base, "table");
+    lua_getfield(L, base, "string");
+    lua_getfield(L, base, "table");
+    bounded_replace(L, lua_gettop(L) - 1, lua_gettop(L));
+    lua_settop(L, full);
     push_library(L, "math", luaopen_math, math_names);
     lua_setfield(L, base, "math");
+    static const char *const walks_text[] = {"codepoint", "len", "offset", NULL};
     push_library(L, "utf8", luaopen_utf8, utf8_names);
+    bounded_charge_texts(L, lua_gettop(L), walks_text);
     lua_setfield(L, base, "utf8");
+    static const char *const reads_number[] = {"tonumber", NULL};
+    bounded_charge_texts(L, base, reads_number);
     lua_pushcfunction(L, set_metatable);
     lua_setfield(L, base, "setmetatable");
 

@@ -7,16 +7,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "library.h"
 
-enum { HOOK_EVERY = 1000, DEFAULT_MEMORY = 256 << 20, DEFAULT_INSTRUCTIONS = 200000000 };
+enum {
+    HOOK_EVERY = 500,
+    BYTES_PER_INSTRUCTION = 64, /* what an allocated block costs: joining long texts is one instruction each */
+    CPU_SECONDS = 60,           /* of one call; behind the instruction limit, for what it does not see */
+    DEFAULT_MEMORY = 256 << 20,
+    DEFAULT_INSTRUCTIONS = 200000000
+};
 
 struct sandbox {
     lua_State *L;
     void *user;
     size_t used, memory_limit;
     int64_t instruction_limit, instructions_left;
+    int64_t cpu_limit; /* this thread's CPU seconds at which the call ends */
     bool exhausted; /* the instruction limit was hit in this call */
     mlpbwd_status status;
     locale_t locale;
@@ -65,8 +73,15 @@ static void *allocate(void *user, void *pointer, size_t old_size, size_t new_siz
     void *block = realloc(pointer, new_size);
     if (block) {
         box->used += new_size - old_bytes;
+        box->instructions_left -= (int64_t)(new_size / BYTES_PER_INSTRUCTION);
     }
     return block;
+}
+
+/* Of this thread; a machine that is busy or asleep ends no script. */
+static int64_t cpu_seconds(void) {
+    struct timespec now;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0 ? (int64_t)now.tv_sec : 0;
 }
 
 static void count_hook(lua_State *L, lua_Debug *record);
@@ -79,6 +94,9 @@ static _Noreturn void raise_exhausted(lua_State *L) {
     }
     /* From now on every instruction raises again, so that a pcall in the script cannot go on after this. */
     lua_sethook(L, count_hook, LUA_MASKCOUNT, 1);
+    if (box->instructions_left > 0) {
+        sandbox_fail(L, MLPBWD_INVALID_ARGUMENT, "%s: the script ran more than %d seconds", box->where, CPU_SECONDS);
+    }
     sandbox_fail(L, MLPBWD_INVALID_ARGUMENT, "%s: the script ran more than %lld instructions", box->where,
                  (long long)box->instruction_limit);
 }
@@ -87,7 +105,7 @@ static void count_hook(lua_State *L, lua_Debug *record) {
     (void)record;
     sandbox *box = box_of(L);
     box->instructions_left -= HOOK_EVERY;
-    if (box->exhausted || box->instructions_left <= 0) {
+    if (box->exhausted || box->instructions_left <= 0 || cpu_seconds() > box->cpu_limit) {
         raise_exhausted(L);
     }
 }
@@ -116,6 +134,7 @@ void sandbox_call(lua_State *L, int arguments, int results) {
     sandbox *box = box_of(L);
     box->exhausted = false;
     box->instructions_left = box->instruction_limit;
+    box->cpu_limit = cpu_seconds() + CPU_SECONDS;
     lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_EVERY);
     lua_call(L, arguments, results);
     if (box->exhausted) { /* swallowed by a pcall in tail position */
