@@ -33,8 +33,8 @@ if ! "$build/mlpbwd" devices | grep -q '^ *cuda:'; then
     exit 3
 fi
 
-export HOME="$home" LD_LIBRARY_PATH="$build/tests${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-unset MLPBWD_DATABASE MLPBWD_FORCE MLPBWD_TEMPLATES XDG_DATA_HOME
+export HOME="$home" MLPBWD_TEMPLATES="$root/templates" LD_LIBRARY_PATH="$build/tests${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+unset MLPBWD_DATABASE MLPBWD_FORCE MLPBWD_SHIPPED_DATABASE XDG_DATA_HOME
 cd -- "$build"
 status=0
 number=0
