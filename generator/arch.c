@@ -3,13 +3,6 @@
 
 #include "gen.h"
 
-static const char *const accuracy_names[] = {"tf32", "fp32", "bf16"}; /* in the order of mlpbwd_accuracy */
-
-const char *accuracy_name(int accuracy) {
-    return accuracy >= 0 && accuracy < (int)(sizeof accuracy_names / sizeof *accuracy_names) ? accuracy_names[accuracy]
-                                                                                             : NULL;
-}
-
 static const field_rule arch_rules[] = {
     {"name", FIELD_TEXT | FIELD_REQUIRED},
     {"doc", FIELD_TEXT | FIELD_REQUIRED},

@@ -8,24 +8,23 @@
 
 #include "files.h"
 #include "generator.h"
+#include "names.h"
 #include "sandbox.h"
 #include "values.h"
 
 struct gen {
     template_files files;
     sandbox *box;
-    json_t *features;     /* of lib/features.lua: name -> doc */
-    json_t *roles;        /* of roles.def: name -> doc */
-    json_t *archs;        /* name -> fields, inherited ones resolved; features: every name -> boolean */
-    json_t *kernels;      /* name -> fields; functions are null */
-    json_t *pipelines;    /* name -> fields */
-    json_t *parameters;   /* cache of kernel_parameters: "kernel role arch accuracy" -> list */
-    json_t *checked;      /* "kernel role" whose parameters are all known to be read */
+    json_t *features;   /* of lib/features.lua: name -> doc */
+    json_t *roles;      /* of roles.def: name -> doc */
+    json_t *archs;      /* name -> fields, inherited ones resolved; features: every name -> boolean */
+    json_t *kernels;    /* name -> fields; functions are null */
+    json_t *pipelines;  /* name -> fields */
+    json_t *parameters; /* cache of kernel_parameters: "kernel role arch accuracy" -> list */
+    json_t *checked;    /* "kernel role" whose parameters are all known to be read */
 };
 
-
 /* ---- arch.c ---- */
-const char *accuracy_name(int accuracy); /* NULL: no such class */
 mlpbwd_status arch_load_all(gen *generator, mlp_message *why);
 /* The arch's fields (borrowed), or INVALID_ARGUMENT naming those there are; also checks target->accuracy. */
 mlpbwd_status arch_find(gen *generator, const gen_target *target, const json_t **arch, mlp_message *why);
@@ -38,7 +37,8 @@ const char *arch_refuses(const json_t *arch, int accuracy, const json_t *needs, 
 mlpbwd_status template_load(gen *generator, const char *path, json_t **fields, mlp_message *why);
 /* Calls visit for each FOLDER/NAME.lua, in the order of names. */
 mlpbwd_status template_each(gen *generator, const char *folder,
-                            mlpbwd_status (*visit)(gen *generator, const char *path, const char *name, mlp_message *why),
+                            mlpbwd_status (*visit)(gen *generator, const char *path, const char *name,
+                                                   mlp_message *why),
                             mlp_message *why);
 /* "a, b, c": the keys of an object, for messages. */
 const char *template_names(const json_t *object, char *text, size_t capacity);

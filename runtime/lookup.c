@@ -15,11 +15,6 @@ const char *lookup_rung_name(lookup_rung rung) {
     return names[rung];
 }
 
-const char *lookup_accuracy_name(int accuracy) {
-    static const char *const names[] = {"tf32", "fp32", "bf16"};
-    return accuracy >= 0 && accuracy < 3 ? names[accuracy] : "?";
-}
-
 static lookup_rank missed(lookup_miss miss) {
     return (lookup_rank){.rung = RUNG_NONE, .miss = miss};
 }
@@ -126,7 +121,7 @@ static mlpbwd_status nothing_serves(const lookup_request *request, const visitin
                     "row of this device with this T; nearest: none whose range holds this T; architecture: no row of "
                     "another %s device; default: none for %s%s%s",
                     (long long)lookup_tokens(request), (long long)request->problem->hidden_size,
-                    (long long)request->problem->intermediate_size, lookup_accuracy_name(request->problem->accuracy),
+                    (long long)request->problem->intermediate_size, accuracy_name(request->problem->accuracy),
                     device->id, device->name, device->units, device->arch,
                     ladder[0] ? ladder : "a device that runs no known architecture",
                     request->database_count == 0 ? "; no database is open" : "", databases);

@@ -51,8 +51,8 @@ char *lookup_answer_json(const lookup_request *request, const lookup_answer *ans
     json_t *report =
         json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:I, s:s}", "tokens", (json_int_t)lookup_tokens(request),
                   "hidden_size", (json_int_t)problem->hidden_size, "intermediate_size",
-                  (json_int_t)problem->intermediate_size, "accuracy", lookup_accuracy_name(problem->accuracy),
-                  "activation", problem->activation == MLPBWD_GELU_ERF ? "gelu_erf" : "gelu_tanh", "device",
+                  (json_int_t)problem->intermediate_size, "accuracy", accuracy_name(problem->accuracy),
+                  "activation", activation_name(problem->activation), "device",
                   request->device->id, "match", answer->match, "median_us", median(answer->median_us),
                   "measured_tokens", (json_int_t)answer->measured_tokens, "database", answer->database_path);
     static const char *const from_row[][2] = {{"pipeline", "pipeline"},

@@ -26,7 +26,7 @@ static mlpbwd_status no_row_serves(const lookup_request *request, const import_f
                     "whose range does not hold this T",
                     request->forced_path, file->row_count, (long long)lookup_tokens(request),
                     (long long)problem->hidden_size, (long long)problem->intermediate_size,
-                    lookup_accuracy_name(problem->accuracy), request->device->id, request->device->arch,
+                    accuracy_name(problem->accuracy), request->device->id, request->device->arch,
                     misses[MISS_ACCURACY], misses[MISS_SIZES], misses[MISS_ARCH], misses[MISS_TOKENS]);
 }
 

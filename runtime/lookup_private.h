@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "lookup.h"
+#include "names.h"
 
 /* From the best rung to the last; "forced" stands before them and is no choice among rows. */
 typedef enum { RUNG_EXACT, RUNG_NEAREST, RUNG_ARCHITECTURE, RUNG_DEFAULT, RUNG_NONE } lookup_rung;
@@ -28,7 +29,6 @@ int64_t lookup_tokens(const lookup_request *request);
 lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row);
 bool lookup_better(const lookup_rank *a, const lookup_rank *b);
 const char *lookup_rung_name(lookup_rung rung);
-const char *lookup_accuracy_name(int accuracy);
 
 /* Copies what an answer keeps of a row; match and database fields are left alone. OUT_OF_MEMORY. Frees what was there.
  */

@@ -1,5 +1,6 @@
 /* JSON of a stored plan -> launches with evaluated geometry. Every field is checked: a plan comes from a file. */
 #include "expression.h"
+#include "names.h"
 #include "plan_image_private.h"
 
 #include <stdlib.h>
@@ -221,7 +222,6 @@ static int strength(int accuracy) {
 }
 
 static mlpbwd_status check_head(const reading *r, const json_t *plan, const mlpbwd_problem *problem) {
-    static const char *const accuracies[] = {"tf32", "fp32", "bf16"};
     if (json_integer_value(json_object_get(plan, "format")) != 1)
         return bad(r, "\"format\"", "is not 1: it was stored by a newer version of mlpbwd, or is no plan");
     const char *arch = json_string_value(json_object_get(plan, "arch"));
@@ -234,14 +234,12 @@ static mlpbwd_status check_head(const reading *r, const json_t *plan, const mlpb
         return mlp_fail(r->why, MLPBWD_UNSUPPORTED, "the stored plan is for %s, which %s (%s) does not run", arch,
                         r->device->id, r->device->arch);
     const char *accuracy = json_string_value(json_object_get(plan, "accuracy"));
-    size_t class = 0;
-    while (accuracy && class < 3 && strcmp(accuracies[class], accuracy) != 0)
-        class ++;
-    if (!accuracy || class == 3)
+    int class = accuracy_from_name(accuracy);
+    if (class < 0)
         return bad(r, "\"accuracy\"", "is not tf32, fp32 or bf16");
-    if (strength((int)class) < strength(problem->accuracy))
+    if (strength(class) < strength(problem->accuracy))
         return mlp_fail(r->why, MLPBWD_UNSUPPORTED, "the stored plan is of accuracy %s and cannot serve %s", accuracy,
-                        accuracies[problem->accuracy]);
+                        accuracy_name(problem->accuracy));
     const json_t *tokens = json_object_get(plan, "tokens");
     const json_t *least = json_object_get(tokens, "min"), *most = json_object_get(tokens, "max");
     if (!json_is_integer(least) || !json_is_integer(most))

@@ -9,20 +9,6 @@
 
 enum { LARGEST_NUMBER = 2147483647, LARGEST_PARAMETERS = 1 << 20, LARGEST_PLAN = 1 << 26 };
 
-static const char *const accuracy_names[] = {"tf32", "fp32", "bf16"};
-enum { ACCURACY_COUNT = sizeof accuracy_names / sizeof *accuracy_names };
-
-const char *accuracy_name(int accuracy) {
-    return accuracy >= 0 && accuracy < ACCURACY_COUNT ? accuracy_names[accuracy] : NULL;
-}
-
-int accuracy_from_name(const char *name) {
-    for (int i = 0; i < ACCURACY_COUNT; ++i)
-        if (strcmp(name, accuracy_names[i]) == 0)
-            return i;
-    return -1;
-}
-
 bool hash_is_valid(const char *hash) {
     return hash && strlen(hash) == DB_HASH_CAPACITY - 1 && strspn(hash, "0123456789abcdef") == DB_HASH_CAPACITY - 1;
 }

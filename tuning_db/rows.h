@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "db.h"
+#include "names.h"
 #include "sql.h"
 #include "where.h"
 
@@ -35,10 +36,6 @@ mlpbwd_status plan_rank(const db *database, const db_plan_row *row, row_rank *ra
 mlpbwd_status candidate_rank(const db *database, const db_candidate *candidate, row_rank *rank, mlp_message *why);
 /* db_merge's rule: does a new row with this median and date beat the present one? */
 bool rank_beaten(const row_rank *present, double median_us, const char *date);
-
-/* "tf32", "fp32", "bf16"; NULL for unknown numbers; -1 for unknown names. */
-const char *accuracy_name(int accuracy);
-int accuracy_from_name(const char *name);
 
 bool hash_is_valid(const char *hash);
 bool blob_format_is_known(const char *format);

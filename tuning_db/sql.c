@@ -7,10 +7,20 @@ static bool no_room(int system_error) {
     return system_error == ENOSPC || system_error == EDQUOT || system_error == EFBIG;
 }
 
+/* sqlite3_system_errno alone is not enough: undoing a failed change may have reset errno before it was noted. */
+static int system_error_of(const db *database) {
+    int error = 0;
+    if (!database->handle)
+        return 0;
+    if (sqlite3_file_control(database->handle, "main", SQLITE_FCNTL_LAST_ERRNO, &error) == SQLITE_OK && error != 0)
+        return error;
+    return sqlite3_system_errno(database->handle);
+}
+
 mlpbwd_status sql_fail(const db *database, const char *doing, int code, mlp_message *why) {
     const char *path = database->path;
     const char *detail = database->handle ? sqlite3_errmsg(database->handle) : sqlite3_errstr(code);
-    int system_error = database->handle ? sqlite3_system_errno(database->handle) : 0;
+    int system_error = system_error_of(database);
     switch (code & 0xff) {
     case SQLITE_NOMEM:
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: %s: out of memory", path, doing);
@@ -44,8 +54,10 @@ mlpbwd_status sql_fail(const db *database, const char *doing, int code, mlp_mess
                             "%s: %s: there is no room for the file to grow (%s). Nothing of this change was kept; "
                             "earlier rows are intact",
                             path, doing, strerror(system_error));
-        return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: %s: %s (%s)", path, doing, detail,
-                        system_error ? strerror(system_error) : sqlite3_errstr(code));
+        return mlp_fail(why, MLPBWD_DATABASE_ERROR,
+                        "%s: %s: %s (SQLite's code %d, %s). Nothing of this change was kept; earlier rows are intact "
+                        "unless the disk is failing",
+                        path, doing, detail, code, system_error ? strerror(system_error) : "no system error was noted");
     case SQLITE_CANTOPEN:
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: %s: %s (%s)", path, doing, detail,
                         system_error ? strerror(system_error) : "the file, its folder or its journal cannot be opened");

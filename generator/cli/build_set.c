@@ -1,15 +1,9 @@
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "build_set.h"
+#include "compile_pool.h"
 #include "device/device.h"
 
 typedef struct entry {
@@ -27,6 +21,12 @@ struct build_set {
     size_t count, capacity;
     build_counts counts;
 };
+
+/* The entries that one call of compile_all compiles. */
+typedef struct batch {
+    build_set *set;
+    size_t *indices;
+} batch;
 
 build_set *build_set_new(void) {
     return calloc(1, sizeof(build_set));
@@ -115,151 +115,24 @@ static mlpbwd_status ask_cache(build_set *set, entry *one, db *cache, mlp_messag
     return status;
 }
 
-/* ---- one child process a compilation ---- */
-
-static bool write_all(int descriptor, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size > 0) {
-        ssize_t written = write(descriptor, at, size);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return false;
-        }
-        at += written;
-        size -= (size_t)written;
+static mlpbwd_status take_result(void *user, size_t index, const compile_result *result, mlp_message *why) {
+    const batch *work = user;
+    entry *one = &work->set->entries[work->indices[index]];
+    if (result->bytes == NULL || strcmp(result->outcome, "compiled") != 0) {
+        refuse(work->set, one, result->reason != NULL && result->reason[0] != '\0' ? result->reason : result->outcome);
+        return MLPBWD_OK;
     }
-    return true;
-}
-
-/* In the child: the result file holds the format (16 bytes) and the code, or a refusal's text behind a zero byte. */
-static int compile_into(const entry *one, int descriptor) {
-    dev_compile_request request = {
-        .compiler = one->compiler, .target = one->target, .source = json_string_value(one->source), .name = "kernel"};
-    dev_image image = {0};
-    mlp_message why = {""};
-    char format[16] = "";
-    bool written = false;
-    if (dev_compile(&request, &image, &why) == MLPBWD_OK) {
-        memcpy(format, image.format, sizeof format);
-        written = write_all(descriptor, format, sizeof format) && write_all(descriptor, image.bytes, image.size);
-    } else {
-        written = write_all(descriptor, format, sizeof format) && write_all(descriptor, why.text, strlen(why.text));
+    one->code = malloc(result->size + 1);
+    if (one->code == NULL) {
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     }
-    return written && close(descriptor) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-typedef struct job {
-    pid_t process;
-    size_t index;
-    int descriptor; /* an unlinked temporary file, shared with the child */
-} job;
-
-static int temporary_file(void) {
-    const char *folder = getenv("TMPDIR");
-    char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/mlpbwd-XXXXXX", folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    if (length < 0 || (size_t)length >= sizeof path) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    int descriptor = mkostemp(path, O_CLOEXEC);
-    if (descriptor >= 0) {
-        (void)unlink(path);
-    }
-    return descriptor;
-}
-
-static mlpbwd_status start(const build_set *set, job *one, double limit_seconds, mlp_message *why) {
-    one->descriptor = temporary_file();
-    if (one->descriptor < 0) {
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no temporary file for a compilation: %s", strerror(errno));
-    }
-    (void)fflush(NULL);
-    one->process = fork();
-    if (one->process < 0) {
-        int error = errno;
-        (void)close(one->descriptor);
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no process for a compilation: %s", strerror(error));
-    }
-    if (one->process == 0) {
-        (void)signal(SIGINT, SIG_DFL);
-        (void)signal(SIGTERM, SIG_DFL);
-        (void)alarm((unsigned)(limit_seconds + 1.0));
-        _exit(compile_into(&set->entries[one->index], one->descriptor));
-    }
+    memcpy(one->code, result->bytes, result->size);
+    one->code_size = result->size;
+    (void)snprintf(one->format, sizeof one->format, "%s", result->format);
+    db_hash(one->code, one->code_size, one->code_hash);
+    one->tried = true;
+    work->set->counts.compiled++;
     return MLPBWD_OK;
-}
-
-static char *read_result(int descriptor, size_t *size) {
-    struct stat facts;
-    if (fstat(descriptor, &facts) != 0 || lseek(descriptor, 0, SEEK_SET) != 0) {
-        return NULL;
-    }
-    char *bytes = malloc((size_t)facts.st_size + 1);
-    size_t got = 0;
-    while (bytes != NULL && got < (size_t)facts.st_size) {
-        ssize_t part = read(descriptor, bytes + got, (size_t)facts.st_size - got);
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part <= 0) {
-            free(bytes);
-            return NULL;
-        }
-        got += (size_t)part;
-    }
-    if (bytes != NULL) {
-        bytes[got] = '\0';
-    }
-    *size = got;
-    return bytes;
-}
-
-static void collect(build_set *set, const job *one, int exit_status) {
-    entry *target = &set->entries[one->index];
-    size_t size = 0;
-    char *bytes = read_result(one->descriptor, &size);
-    (void)close(one->descriptor);
-    char reason[256];
-    if (WIFSIGNALED(exit_status) && WTERMSIG(exit_status) == SIGALRM) {
-        refuse(set, target, "the compiler took longer than the limit");
-    } else if (WIFSIGNALED(exit_status)) {
-        (void)snprintf(reason, sizeof reason, "the compiler ended on signal %d", WTERMSIG(exit_status));
-        refuse(set, target, reason);
-    } else if (!WIFEXITED(exit_status) || WEXITSTATUS(exit_status) != EXIT_SUCCESS || bytes == NULL ||
-               size < sizeof target->format) {
-        refuse(set, target, "the compiler's result could not be written to a temporary file (is the disk full?)");
-    } else if (bytes[0] == '\0') {
-        refuse(set, target, bytes + sizeof target->format);
-    } else {
-        memcpy(target->format, bytes, sizeof target->format);
-        target->format[sizeof target->format - 1] = '\0';
-        target->code_size = size - sizeof target->format;
-        memmove(bytes, bytes + sizeof target->format, target->code_size);
-        target->code = bytes;
-        db_hash(target->code, target->code_size, target->code_hash);
-        target->tried = true;
-        set->counts.compiled++;
-        return;
-    }
-    free(bytes);
-}
-
-static void wait_for_one(build_set *set, job *jobs, int *running) {
-    int exit_status = 0;
-    pid_t ended = wait(&exit_status);
-    if (ended < 0) {
-        return; /* EINTR: the caller looks at its interrupt flag and comes back */
-    }
-    for (int i = 0; i < *running; i++) {
-        if (jobs[i].process == ended) {
-            collect(set, &jobs[i], exit_status);
-            jobs[i] = jobs[--*running];
-            return;
-        }
-    }
 }
 
 /* Asks every compiler once for its version and the cache for what it has; what remains is to be compiled. */
@@ -298,39 +171,45 @@ static int processors(void) {
     return count > 0 ? count : 1;
 }
 
-mlpbwd_status build_set_compile(build_set *set, int jobs, double limit_seconds, db *cache,
-                                const volatile int *interrupted, mlp_message *why) {
-    mlpbwd_status status = prepare(set, cache, why);
-    if (status != MLPBWD_OK) {
-        return status;
-    }
-    int limit = jobs > 0 ? jobs : processors();
-    job *running = calloc((size_t)limit, sizeof *running);
-    if (running == NULL) {
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
-    }
-    int count = 0;
-    size_t next = 0;
-    while (status == MLPBWD_OK && next < set->count && (interrupted == NULL || *interrupted == 0)) {
-        if (set->entries[next].tried) {
-            next++;
-        } else if (count == limit) {
-            wait_for_one(set, running, &count);
-        } else {
-            running[count].index = next++;
-            status = start(set, &running[count], limit_seconds > 0 ? limit_seconds : 120.0, why);
-            count += status == MLPBWD_OK ? 1 : 0;
-        }
-    }
-    while (count > 0) {
-        if (status != MLPBWD_OK || (interrupted != NULL && *interrupted != 0)) {
-            for (int i = 0; i < count; i++) {
-                (void)kill(running[i].process, SIGKILL);
+/* Everything still to be compiled with the compiler and for the target of entries[first]. */
+static mlpbwd_status compile_like(build_set *set, size_t first, compile_settings *settings, mlp_message *why) {
+    compile_source *sources = calloc(set->count, sizeof *sources);
+    batch work = {set, calloc(set->count, sizeof *work.indices)};
+    size_t count = 0;
+    mlpbwd_status status = MLPBWD_OK;
+    if (sources == NULL || work.indices == NULL) {
+        status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+    } else {
+        settings->compiler = set->entries[first].compiler;
+        settings->target = set->entries[first].target;
+        for (size_t i = first; i < set->count; i++) {
+            const entry *one = &set->entries[i];
+            if (!one->tried && strcmp(one->compiler, settings->compiler) == 0 &&
+                strcmp(one->target, settings->target) == 0) {
+                sources[count] = (compile_source){"kernel", json_string_value(one->source)};
+                work.indices[count++] = i;
             }
         }
-        wait_for_one(set, running, &count);
+        compile_callbacks callbacks = {.done = take_result, .user = &work};
+        status = compile_all(settings, sources, count, &callbacks, why);
     }
-    free(running);
+    free(sources);
+    free(work.indices);
+    return status;
+}
+
+mlpbwd_status build_set_compile(build_set *set, int jobs, double limit_seconds, db *cache,
+                                const volatile int *interrupted, mlp_message *why) {
+    compile_settings settings = {.jobs = jobs > 0 ? jobs : processors(),
+                                 .limit_seconds = limit_seconds > 0 ? limit_seconds : 120.0,
+                                 .memory_bytes = (size_t)8 << 30,
+                                 .interrupted = interrupted};
+    mlpbwd_status status = prepare(set, cache, why);
+    for (size_t i = 0; status == MLPBWD_OK && i < set->count && (interrupted == NULL || *interrupted == 0); i++) {
+        if (!set->entries[i].tried) {
+            status = compile_like(set, i, &settings, why);
+        }
+    }
     return status;
 }
 

@@ -10,12 +10,13 @@
 
 #include "message.h"
 #include "mlpbwd.h"
+#include "names.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_DEVICE = 3, EXIT_NOT_FOUND = 4, EXIT_INTERRUPTED = 130 };
 
 /* ---- commands ---- */
 typedef struct cli_command {
-    const char *name, *summary; /* summary NULL: hidden */
+    const char *name, *summary;        /* summary NULL: hidden */
     int (*run)(int argc, char **argv); /* argv[0] is the whole name, "mlpbwd query"; returns an exit code */
 } cli_command;
 
@@ -37,11 +38,11 @@ enum {
     TAKES_DEVICE = 1,
     TAKES_DATABASE = 2,
     TAKES_TEMPLATES = 4,
-    TAKES_SIZES = 8,       /* --hidden-size, --intermediate-size */
-    TAKES_TOKENS = 16,     /* --batch, --seq-len, --tokens, --suite */
+    TAKES_SIZES = 8,   /* --hidden-size, --intermediate-size */
+    TAKES_TOKENS = 16, /* --batch, --seq-len, --tokens, --suite */
     TAKES_ACCURACY = 32,
     TAKES_ACTIVATION = 64,
-    TAKES_RESULT = 128,    /* --json, --output */
+    TAKES_RESULT = 128, /* --json, --output */
     TAKES_JOBS = 256
 };
 enum { CLI_MAX_TEMPLATES = 16, CLI_MAX_TOKENS = 256 };
@@ -52,21 +53,21 @@ typedef struct cli_options {
     const char *templates[CLI_MAX_TEMPLATES + 1]; /* as given, then the default folder */
     size_t template_count;
     int64_t hidden_size, intermediate_size;
-    int64_t batch, seq_len;          /* -1: not given */
-    int64_t tokens[CLI_MAX_TOKENS];  /* the T to work on, in the order given */
-    size_t token_count;              /* 0: none was given */
+    int64_t batch, seq_len;         /* -1: not given */
+    int64_t tokens[CLI_MAX_TOKENS]; /* the T to work on, in the order given */
+    size_t token_count;             /* 0: none was given */
     bool tokens_given, suite;
-    int accuracy, activation;        /* mlpbwd_accuracy, mlpbwd_activation; -1: not given */
-    int jobs;                        /* 0: not given */
+    int accuracy, activation; /* mlpbwd_accuracy, mlpbwd_activation; -1: not given */
+    int jobs;                 /* 0: not given */
     bool json;
     const char *output;
 } cli_options;
 
 typedef struct cli_syntax {
-    unsigned takes;                 /* TAKES_... */
-    const struct argp_option *own;  /* ends in {0}; NULL: none */
-    argp_parser_t parse;            /* own options and arguments; state->input is the command's options; may be NULL */
-    const char *arguments, *doc;    /* as struct argp's args_doc and doc */
+    unsigned takes;                /* TAKES_... */
+    const struct argp_option *own; /* ends in {0}; NULL: none */
+    argp_parser_t parse;           /* own options and arguments; state->input is the command's options; may be NULL */
+    const char *arguments, *doc;   /* as struct argp's args_doc and doc */
 } cli_syntax;
 
 /* Parses, checks what belongs together and fills *options (the cli_options at the head of the command's own struct).
@@ -83,10 +84,6 @@ int cli_choice(const struct argp_state *state, const char *option, const char *t
 /* Same, without argp: false unless text is a whole number within min..max. */
 bool cli_read_integer(const char *text, int64_t min, int64_t max, int64_t *value);
 bool cli_read_duration(const char *text, double *seconds);
-
-const char *cli_accuracy_name(int accuracy);     /* "tf32", ... */
-const char *cli_activation_name(int activation); /* "gelu_tanh", ... */
-int cli_accuracy_value(const char *name);        /* -1: none */
 
 /* ---- messages and exit codes ---- */
 /* "mlpbwd: ..." and a newline on standard error. */

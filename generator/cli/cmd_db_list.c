@@ -64,7 +64,7 @@ static mlpbwd_status add_plan(void *user, const db_plan_row *row, mlp_message *w
         "{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:s}", "device", row->device_name,
         "arch", row->arch, "units", row->units, "compute_capability", row->compute_capability, "tokens",
         (json_int_t)row->tokens, "hidden_size", (json_int_t)row->hidden_size, "intermediate_size",
-        (json_int_t)row->intermediate_size, "accuracy", cli_accuracy_name(row->accuracy), "min_tokens",
+        (json_int_t)row->intermediate_size, "accuracy", accuracy_name(row->accuracy), "min_tokens",
         (json_int_t)row->min_tokens, "max_tokens", (json_int_t)row->max_tokens, "pipeline", row->pipeline, "parameters",
         embedded(row->parameters), "median_us", microseconds(row->median_us), "measurement",
         embedded(row->measurement), "origin", row->origin, "date", row->date);
@@ -82,7 +82,7 @@ static mlpbwd_status add_candidate(void *user, const db_candidate *row, mlp_mess
                               "device", row->device_name, "arch", row->arch, "units", row->units, "tokens",
                               (json_int_t)row->tokens, "hidden_size", (json_int_t)row->hidden_size,
                               "intermediate_size", (json_int_t)row->intermediate_size, "accuracy",
-                              cli_accuracy_name(row->accuracy), "pipeline", row->pipeline, "slot", row->slot, "kernel",
+                              accuracy_name(row->accuracy), "pipeline", row->pipeline, "slot", row->slot, "kernel",
                               row->kernel, "parameters", embedded(row->parameters), "source_hash", row->source_hash,
                               "outcome", row->outcome, "reason", row->reason, "median_us",
                               microseconds(row->median_us), "measurement", embedded(row->measurement), "date",

@@ -78,7 +78,7 @@ static mlpbwd_status add_default(shipping *ship, const char *arch, int accuracy,
     mlpbwd_status status = gen_pipelines_for(ship->work.generator, &target, &pipelines, why);
     if (status == MLPBWD_OK && json_array_size(pipelines) == 0) {
         cli_note("No pipeline serves %s in class %s: there is no default plan for it.", arch,
-                 cli_accuracy_name(accuracy));
+                 accuracy_name(accuracy));
     } else if (status == MLPBWD_OK) {
         const char *pipeline = json_string_value(json_array_get(pipelines, 0));
         status = gen_build_plan(ship->work.generator, pipeline, &target, NULL, &plan, &sources, why);
@@ -91,7 +91,7 @@ static mlpbwd_status add_default(shipping *ship, const char *arch, int accuracy,
                 (int)json_integer_value(json_object_get(json_object_get(ship->archs, arch), "compute_capability")),
                 json_incref(plan)};
         } else {
-            mlp_prefix(why, "default plan of %s for %s in class %s", pipeline, arch, cli_accuracy_name(accuracy));
+            mlp_prefix(why, "default plan of %s for %s in class %s", pipeline, arch, accuracy_name(accuracy));
         }
     }
     json_decref(pipelines);

@@ -171,7 +171,7 @@ static mlpbwd_status check_class(verification *work, json_t *head, mlpbwd_proble
                                  const reference *r, const float *const initial[TENSOR_OUTPUTS], mlp_message *why) {
     json_t *names = NULL;
     ready_plan plan = {0};
-    (void)json_object_set_new(head, "accuracy", json_string(cli_accuracy_name(problem->accuracy)));
+    (void)json_object_set_new(head, "accuracy", json_string(accuracy_name(problem->accuracy)));
     mlpbwd_status status = plan_source_pipelines(&work->source, problem->accuracy, &names, why);
     if (status != MLPBWD_OK) {
         add_row(work, head, &plan, NULL, why->text);
@@ -204,7 +204,7 @@ static mlpbwd_status check_activation(verification *work, const inputs *in, gate
     const verify_options *options = work->options;
     reference r = {0};
     float *initial[TENSOR_OUTPUTS] = {NULL};
-    (void)json_object_set_new(head, "activation", json_string(cli_activation_name(activation)));
+    (void)json_object_set_new(head, "activation", json_string(activation_name(activation)));
     mlpbwd_status status = reference_create(in, activation, options->samples, (uint64_t)options->seed, &r, why);
     if (status == MLPBWD_OK && options->accumulate) {
         status = make_initial(&in->sizes, &r, initial, why);
@@ -262,7 +262,7 @@ static json_t *limits_json(void) {
             (void)json_object_set_new(row, tensor_name(TENSOR_INPUTS + output),
                                       json_real(gate_limit(accuracy, output)));
         }
-        (void)json_object_set_new(limits, cli_accuracy_name(accuracy), row);
+        (void)json_object_set_new(limits, accuracy_name(accuracy), row);
     }
     return limits;
 }

@@ -73,23 +73,3 @@ int cli_choice(const struct argp_state *state, const char *option, const char *t
     argp_error(state, "%s: '%s' is none of: %s", option, text, list);
     return -1;
 }
-
-static const char *const accuracies[] = {"tf32", "fp32", "bf16"};
-static const char *const activations[] = {"gelu_tanh", "gelu_erf"};
-
-const char *cli_accuracy_name(int accuracy) {
-    return accuracy >= 0 && accuracy < 3 ? accuracies[accuracy] : "any";
-}
-
-const char *cli_activation_name(int activation) {
-    return activation >= 0 && activation < 2 ? activations[activation] : "any";
-}
-
-int cli_accuracy_value(const char *name) {
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(name, accuracies[i]) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}

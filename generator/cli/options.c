@@ -29,7 +29,8 @@ static const struct common_option {
     unsigned takes;
     struct argp_option option;
 } common_options[] = {
-    {TAKES_DEVICE, {"device", KEY_DEVICE, "D", 0, "cuda:0, cuda:1, ... or host (default: the first GPU, else host)", 1}},
+    {TAKES_DEVICE,
+     {"device", KEY_DEVICE, "D", 0, "cuda:0, cuda:1, ... or host (default: the first GPU, else host)", 1}},
     {TAKES_DATABASE, {"db", KEY_DATABASE, "FILE", 0, "Tuning database (default: the user's, then the shipped one)", 1}},
     {TAKES_TEMPLATES,
      {"templates", KEY_TEMPLATES, "DIR", 0,
@@ -49,8 +50,6 @@ static const struct common_option {
 
 enum { COMMON_COUNT = sizeof common_options / sizeof common_options[0] };
 
-static const char *const accuracy_choices[] = {"tf32", "fp32", "bf16"};
-static const char *const activation_choices[] = {"gelu_tanh", "gelu_erf"};
 static const int64_t max_tokens = 2147483647;
 
 static void parse_tokens(const struct argp_state *state, cli_options *options, const char *text) {
@@ -136,10 +135,10 @@ static error_t parse_common(int key, char *argument, struct argp_state *state) {
         options->suite = true;
         return 0;
     case KEY_ACCURACY:
-        options->accuracy = cli_choice(state, "--accuracy", argument, accuracy_choices, 3);
+        options->accuracy = cli_choice(state, "--accuracy", argument, accuracy_names, ACCURACY_COUNT);
         return 0;
     case KEY_ACTIVATION:
-        options->activation = cli_choice(state, "--activation", argument, activation_choices, 2);
+        options->activation = cli_choice(state, "--activation", argument, activation_names, ACTIVATION_COUNT);
         return 0;
     case KEY_JOBS:
         options->jobs = (int)cli_integer(state, "--jobs", argument, 1, 1024);

@@ -50,7 +50,7 @@ mlpbwd_status plan_source_pipelines(const plan_source *source, int accuracy, jso
         json_decref(*names);
         *names = NULL;
         return mlp_fail(why, MLPBWD_UNSUPPORTED, "no pipeline of the templates serves %s in class %s",
-                        source->info.arch, cli_accuracy_name(accuracy));
+                        source->info.arch, accuracy_name(accuracy));
     }
     while (status == MLPBWD_OK && source->choice == PLANS_DEFAULT && json_array_size(*names) > 1) {
         (void)json_array_remove(*names, json_array_size(*names) - 1);
