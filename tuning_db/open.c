@@ -46,6 +46,35 @@ static mlpbwd_status check_tables(db *database, mlp_message *why) {
     return MLPBWD_OK;
 }
 
+/* SQLite counts a last page that is cut off as whole. Inside a transaction, so that no writer shortens the file between
+ * the two looks. */
+static mlpbwd_status check_length(db *database, mlp_message *why) {
+    int64_t pages = 0, page_size = 0;
+    sqlite3_file *file = NULL;
+    sqlite3_int64 length = 0;
+    mlpbwd_status status = sql_exec(database, "measuring the file", "BEGIN", why);
+    if (status != MLPBWD_OK)
+        return status;
+    status = sql_number(database, "measuring the file", "PRAGMA page_size", &page_size, why);
+    if (status == MLPBWD_OK) /* reads the first page, which takes the lock */
+        status = sql_number(database, "measuring the file", "SELECT page_count FROM pragma_page_count", &pages, why);
+    if (status == MLPBWD_OK) {
+        int code = sqlite3_file_control(database->handle, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
+        if (code == SQLITE_OK)
+            code = file->pMethods->xFileSize(file, &length);
+        if (code != SQLITE_OK)
+            status = sql_fail(database, "measuring the file", code, why);
+        else if (length < pages * page_size)
+            status =
+                mlp_fail(why, MLPBWD_DATABASE_ERROR,
+                         "%s: the file is damaged: it has %lld bytes and should have %lld. Restore it from a copy or "
+                         "tune again into a new file",
+                         database->path, (long long)length, (long long)(pages * page_size));
+    }
+    db_rollback(database);
+    return status;
+}
+
 static mlpbwd_status check_identity(db *database, mlp_message *why) {
     int64_t application, version, objects;
     mlpbwd_status status = read_identity(database, &application, &version, &objects, why);
@@ -218,6 +247,8 @@ static mlpbwd_status open_at(db *database, const place *where, db_mode mode, mlp
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: the file was replaced while it was being opened; try again",
                         database->path);
     status = sql_exec(database, "opening", "PRAGMA cell_size_check = ON", why);
+    if (status == MLPBWD_OK)
+        status = check_length(database, why);
     return status == MLPBWD_OK ? check_identity(database, why) : status;
 }
 
