@@ -20,8 +20,8 @@ static int64_t sum(parser *p);
 
 static int64_t fail(parser *p, mlpbwd_status status, const char *problem) {
     if (p->status == MLPBWD_OK)
-        p->status = mlp_fail(p->why, status, "the expression \"%s\" %s at position %zu", p->text, problem,
-                             (size_t)(p->at - p->text));
+        p->status = mlp_fail(p->why, status, "the expression \"%.100s%s\" %s at position %zu", p->text,
+                             strnlen(p->text, 101) > 100 ? "..." : "", problem, (size_t)(p->at - p->text));
     return 0;
 }
 

@@ -38,11 +38,6 @@ static mlpbwd_status load_functions(plan_image *image, const json_t *entries, pl
         if (status == MLPBWD_OK)
             status =
                 dev_function_get(module, launch->entry, launch->shared_bytes, &launch->function, &launch->info, why);
-        size_t threads = (size_t)launch->block[0] * launch->block[1] * launch->block[2];
-        if (status == MLPBWD_OK && launch->info.max_threads > 0 && threads > (size_t)launch->info.max_threads)
-            status = mlp_fail(why, MLPBWD_UNSUPPORTED,
-                              "launch %zu (slot \"%s\") wants %zu threads a block, and its kernel allows %d", l,
-                              launch->slot, threads, launch->info.max_threads);
     }
     return status;
 }

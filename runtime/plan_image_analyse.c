@@ -15,28 +15,36 @@ static unsigned resource_of(const image_argument *argument) {
     return argument->kind == ARGUMENT_TENSOR ? argument->index : TENSOR_COUNT + argument->index;
 }
 
+/* Parts are independent: a part with outputs of its own is needed for those alone, one without (it only reads for what
+ * the parts write together) for whatever needs part 0's. */
+static void find_part_needs(image_launch *launch, const unsigned need[RESOURCES],
+                            unsigned part_needed[IMAGE_MAX_PARTS]) {
+    unsigned writing_parts = 0;
+    memset(part_needed, 0, IMAGE_MAX_PARTS * sizeof *part_needed);
+    for (size_t a = 0; a < launch->argument_count; a++) {
+        const image_argument *argument = &launch->arguments[a];
+        if (argument->kind == ARGUMENT_CONSTANT || !argument->writes)
+            continue;
+        part_needed[argument->part] |= need[resource_of(argument)];
+        writing_parts |= 1U << argument->part;
+    }
+    launch->outputs = part_needed[0];
+    for (size_t part = 1; part < IMAGE_MAX_PARTS; part++) {
+        if (!(writing_parts >> part & 1))
+            part_needed[part] = part_needed[0];
+        launch->outputs |= part_needed[part];
+    }
+    part_needed[0] = launch->outputs;
+}
+
 static void find_liveness(plan_image *image) {
     unsigned need[RESOURCES] = {0};
     for (unsigned output = 0; output < TENSOR_OUTPUTS; output++)
         need[TENSOR_INPUTS + output] = 1U << output;
     for (size_t l = image->launch_count; l-- > 0;) {
         image_launch *launch = &image->launches[l];
-        unsigned part_needed[IMAGE_MAX_PARTS] = {0}, shared_need = 0;
-        for (size_t a = 0; a < launch->argument_count; a++) {
-            const image_argument *argument = &launch->arguments[a];
-            if (argument->kind == ARGUMENT_CONSTANT || !argument->writes)
-                continue;
-            if (argument->part == 0)
-                shared_need |= need[resource_of(argument)]; /* which part writes it is not said: all of them may */
-            else
-                part_needed[argument->part] |= need[resource_of(argument)];
-        }
-        launch->outputs = shared_need;
-        for (size_t part = 1; part < IMAGE_MAX_PARTS; part++) {
-            part_needed[part] |= shared_need;
-            launch->outputs |= part_needed[part];
-        }
-        part_needed[0] = launch->outputs;
+        unsigned part_needed[IMAGE_MAX_PARTS];
+        find_part_needs(launch, need, part_needed);
         for (size_t a = 0; a < launch->argument_count; a++) {
             image_argument *argument = &launch->arguments[a];
             if (argument->kind == ARGUMENT_CONSTANT)
@@ -55,38 +63,64 @@ static void find_liveness(plan_image *image) {
 
 /* ---- order between streams ---- */
 
-/* Decides which streams each launch waits for. A wait is for all that is enqueued on the other stream by then; one that
- * an earlier wait made true already is left out. reached[s][e] is one more than the last launch of stream e that stream
- * s is ordered behind. */
+typedef struct touched {
+    uint64_t buffers_read, buffers_written;
+    unsigned tensors_written; /* inputs are only read, outputs never only read */
+} touched;
+
+static touched touched_by(const image_launch *launch) {
+    touched t = {0};
+    for (size_t a = 0; a < launch->argument_count; a++) {
+        const image_argument *argument = &launch->arguments[a];
+        if (argument->kind == ARGUMENT_BUFFER && argument->reads)
+            t.buffers_read |= UINT64_C(1) << argument->index;
+        if (argument->kind == ARGUMENT_BUFFER && argument->writes)
+            t.buffers_written |= UINT64_C(1) << argument->index;
+        if (argument->kind == ARGUMENT_TENSOR && argument->writes)
+            t.tensors_written |= 1U << argument->index;
+    }
+    return t;
+}
+
+static bool must_be_ordered(const touched *a, const touched *b) {
+    return (a->buffers_written & (b->buffers_read | b->buffers_written)) || (a->buffers_read & b->buffers_written) ||
+           (a->tensors_written & b->tensors_written);
+}
+
+/* Launch j waits for every earlier launch on another stream that its plan names or that shares data with it in a way
+ * that order decides: so a plan cannot race, whatever it says. A wait is for all that the other stream holds when the
+ * wait is enqueued; it is enqueued as early as j's own stream allows, so that it catches little else.
+ * before[j]: launches that are complete when j starts, however the streams run. */
 static void find_waits(plan_image *image) {
-    size_t reached[IMAGE_MAX_STREAMS][IMAGE_MAX_STREAMS] = {{0}};
-    size_t last[IMAGE_MAX_STREAMS] = {0}; /* one more than the stream's last launch so far */
-    bool forked[IMAGE_MAX_STREAMS] = {true};
+    touched touches[IMAGE_MAX_LAUNCHES];
     image->stream_count = 1;
-    for (size_t l = 0; l < image->launch_count; l++) {
-        image_launch *launch = &image->launches[l];
-        unsigned s = launch->stream, wanted = 0;
-        if (!forked[s])
-            launch->waits =
-                1; /* the fork: also when the caller's stream holds nothing of ours, its earlier work counts */
-        for (size_t e = 0; e < l; e++)
-            if (launch->after >> e & 1)
-                wanted |= 1U << image->launches[e].stream;
-        for (unsigned e = 0; e < IMAGE_MAX_STREAMS; e++)
-            if (e != s && (wanted >> e & 1) && reached[s][e] < last[e])
-                launch->waits |= 1U << e;
-        for (unsigned e = 0; e < IMAGE_MAX_STREAMS; e++) {
-            if (!(launch->waits >> e & 1))
+    for (size_t j = 0; j < image->launch_count; j++) {
+        image_launch *launch = &image->launches[j];
+        unsigned s = launch->stream;
+        size_t own = 0, waits = 0; /* own: one more than the last earlier launch on the same stream */
+        touches[j] = touched_by(launch);
+        for (size_t k = 0; k < j; k++)
+            if (image->launches[k].stream == s)
+                own = k + 1;
+        if (own > 0)
+            image->before[j] = image->before[own - 1] | UINT64_C(1) << (own - 1);
+        for (size_t k = j; k-- > 0;) { /* the latest first: it often covers the others */
+            const image_launch *earlier = &image->launches[k];
+            bool needed = (launch->after >> k & 1) || must_be_ordered(&touches[k], &touches[j]);
+            if (earlier->stream == s || !needed || (image->before[j] >> k & 1))
                 continue;
-            reached[s][e] = last[e];
-            for (unsigned other = 0; other < IMAGE_MAX_STREAMS; other++)
-                if (reached[s][other] < reached[e][other])
-                    reached[s][other] = reached[e][other];
+            size_t when = own > k + 1 ? own : k + 1, last = k;
+            for (size_t l = k; l < when; l++)
+                if (image->launches[l].stream == earlier->stream)
+                    last = l;
+            image->launches[when].waits[s] |= 1U << earlier->stream;
+            image->before[j] |= image->before[last] | UINT64_C(1) << last;
+            waits++;
         }
-        forked[s] = true;
-        last[s] = l + 1;
+        if (s > 0 && own == 0 && waits == 0) /* behind what the caller enqueued before, at least */
+            image->launches[0].waits[s] |= 1U;
         if (s > 0)
-            image->side_launches |= UINT64_C(1) << l;
+            image->side_launches |= UINT64_C(1) << j;
         if (s + 1 > image->stream_count)
             image->stream_count = s + 1;
     }
@@ -104,19 +138,6 @@ mlpbwd_status plan_image_analyse(plan_image *image, mlp_message *why) {
 
 /* ---- workspace ---- */
 
-/* before[l]: launches that are complete when launch l starts, however the streams run. */
-static void find_order(const plan_image *image, uint64_t before[IMAGE_MAX_LAUNCHES]) {
-    uint64_t done[IMAGE_MAX_STREAMS] = {0}; /* complete once all that is enqueued on a stream is */
-    for (size_t l = 0; l < image->launch_count; l++) {
-        const image_launch *launch = &image->launches[l];
-        before[l] = done[launch->stream];
-        for (unsigned e = 0; e < IMAGE_MAX_STREAMS; e++)
-            if (launch->waits >> e & 1)
-                before[l] |= done[e];
-        done[launch->stream] = before[l] | UINT64_C(1) << l;
-    }
-}
-
 static bool all_before(uint64_t users, uint64_t later_users, const uint64_t before[IMAGE_MAX_LAUNCHES]) {
     for (size_t l = 0; l < IMAGE_MAX_LAUNCHES; l++)
         if ((later_users >> l & 1) && (users & ~before[l]))
@@ -129,9 +150,9 @@ static bool overlaps(size_t a, size_t a_size, size_t b, size_t b_size) {
 }
 
 mlpbwd_status plan_image_layout(plan_image *image, bool share_memory, mlp_message *why) {
-    uint64_t before[IMAGE_MAX_LAUNCHES] = {0}, users[IMAGE_MAX_BUFFERS] = {0};
+    uint64_t users[IMAGE_MAX_BUFFERS] = {0};
+    const uint64_t *before = image->before;
     size_t order[IMAGE_MAX_BUFFERS], total = 0;
-    find_order(image, before);
     for (size_t l = 0; l < image->launch_count; l++)
         for (size_t a = 0; a < image->launches[l].argument_count; a++)
             if (image->launches[l].arguments[a].kind == ARGUMENT_BUFFER)

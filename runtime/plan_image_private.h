@@ -42,7 +42,9 @@ typedef struct image_launch {
     size_t shared_bytes;
     unsigned stream; /* 0: the caller's */
     uint64_t after;  /* launches on other streams that must be complete */
-    unsigned waits;  /* streams (bits) that `stream` is ordered behind just before this launch; found by analysis */
+    /* waits[s]: streams (bits) that stream s is ordered behind just before this launch is enqueued; found by analysis
+     */
+    unsigned waits[IMAGE_MAX_STREAMS];
     unsigned outputs;
     image_argument *arguments;
     size_t argument_count;
@@ -74,9 +76,10 @@ struct plan_image {
     size_t buffer_count;
     size_t workspace;
     unsigned required_inputs[OUTPUT_ALL + 1];
-    uint64_t side_launches; /* those on a side stream */
-    unsigned stream_count;  /* the caller's included */
-    image_streams *sets;    /* IMAGE_STREAM_SETS of them, NULL without side streams; written through by const runs */
+    uint64_t before[IMAGE_MAX_LAUNCHES]; /* launches that are complete when one starts, however the streams run */
+    uint64_t side_launches;              /* those on a side stream */
+    unsigned stream_count;               /* the caller's included */
+    image_streams *sets; /* IMAGE_STREAM_SETS of them, NULL without side streams; written through by const runs */
 };
 
 /* As plan_image_create, with two choices: modules, when not NULL, receives what is loaded and keeps it (it must outlive

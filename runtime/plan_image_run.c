@@ -61,8 +61,24 @@ static image_streams *take_streams(const plan_image *image, dev_stream caller) {
     return NULL;
 }
 
-/* Forks and waits are enqueued for launches that are skipped, too: what comes later may count on the order that they
- * hand on. */
+/* The waits that belong before launch l. They are enqueued for launches that are skipped, too: what comes later may
+ * count on the order that they hand on. */
+static mlpbwd_status order_streams(const call *c, const image_launch *next, const dev_stream *streams,
+                                   const image_streams *set, unsigned *forked) {
+    const plan_image *image = c->image;
+    for (unsigned later = 0; later < image->stream_count; later++)
+        for (unsigned earlier = 0; next->waits[later] >> earlier; earlier++) {
+            if (!(next->waits[later] >> earlier & 1))
+                continue;
+            *forked |= later > 0 ? 1U << later : 0;
+            mlpbwd_status status =
+                dev_stream_order(image->context, streams[earlier], streams[later], set->event, c->why);
+            if (status != MLPBWD_OK)
+                return status;
+        }
+    return MLPBWD_OK;
+}
+
 static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_streams *set) {
     const plan_image *image = c->image;
     dev_stream streams[IMAGE_MAX_STREAMS];
@@ -75,14 +91,8 @@ static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_st
         const image_launch *next = &image->launches[l];
         call on_stream = *c;
         on_stream.stream = streams[next->stream];
-        for (unsigned s = 0; s < image->stream_count && status == MLPBWD_OK; s++)
-            if (next->waits >> s & 1)
-                status = dev_stream_order(image->context, streams[s], on_stream.stream, set->event, c->why);
-        if (status != MLPBWD_OK)
-            break;
-        if (next->stream > 0)
-            forked |= 1U << next->stream;
-        if (live >> l & 1)
+        status = order_streams(c, next, streams, set, &forked);
+        if (status == MLPBWD_OK && (live >> l & 1))
             status = start(&on_stream, next);
     }
     /* Also after a failure: a stream left unjoined would spoil the caller's capture. The first error is the one told.
