@@ -61,6 +61,7 @@ typedef struct sweep {
     gen_target target;
     char compiler[16], compiler_target[64], compiler_version[64]; /* of the arch file */
     char arch[32];
+    int compute_capability;        /* of the arch file */
     double rate, memory_bandwidth; /* of the arch file: flop per clock and unit in this class; bytes/s; 0 unknown */
     variant **variants;
     size_t variant_count;
@@ -152,11 +153,12 @@ bool search_complete(const trial_list *list);
 
 /* The default pass: checked and timed. *us < 0 when it failed. */
 mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *why);
-/* The stored winner of a finished sweep, as a summary entry; NULL: there is none, T must be tuned. */
-json_t *finals_stored(sweep *s, int64_t tokens, mlp_message *why);
 mlpbwd_status finals_run(sweep *s, int64_t tokens, const trial_list *list, double default_us, double deadline,
                          bool complete, mlp_message *why);
-/* Default plan row of the architecture, if missing or stale. */
-mlpbwd_status finals_default_row(sweep *s, mlp_message *why);
+/* ---- winner.c ---- */
+/* The winner of a finished sweep under these templates and options goes into the summary; none: *found = false. */
+mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *why);
+/* Stores the default plan of the architecture, if missing or stale. */
+mlpbwd_status winner_default_row(sweep *s, mlp_message *why);
 
 #endif

@@ -1,0 +1,256 @@
+/* Whole passes: the default one, and the best combinations against each other, in turns. */
+#include "finals.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 5 };
+static const double TIE_BAND = 0.01;
+
+static record_key key_of(const finalist *f, int64_t tokens) {
+    return (record_key){tokens, f->pipeline, "", "", f->canonical, f->signature, f->signature};
+}
+
+void finalist_free(finalist *f) {
+    free(f->pipeline);
+    free(f->canonical);
+    json_decref(f->plan);
+    json_decref(f->errors);
+    *f = (finalist){0};
+}
+
+mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *selection, finalist *f, mlp_message *why) {
+    *f = (finalist){.pipeline = strdup(pipeline), .outcome = "ok"};
+    mlpbwd_status status = f->pipeline ? space_plan(s, pipeline, selection, &f->plan, why) : sweep_no_memory(why);
+    if (status == MLPBWD_OK) { /* signed before machine code is named in it */
+        char *text = sweep_canonical(f->plan);
+        f->canonical = sweep_canonical(json_object_get(f->plan, "parameters"));
+        if (text)
+            db_hash(text, strlen(text), f->signature);
+        if (!text || !f->canonical)
+            status = sweep_no_memory(why);
+        free(text);
+    }
+    const char *broken = NULL, *reason = "";
+    if (status == MLPBWD_OK)
+        status = compile_finish_plan(s, f->plan, &broken, &reason, why);
+    if (status != MLPBWD_OK) {
+        finalist_free(f);
+        return status;
+    }
+    if (broken) {
+        f->outcome = *broken ? broken : "invalid";
+        snprintf(f->reason, sizeof f->reason, "%s", reason);
+    }
+    return MLPBWD_OK;
+}
+
+static void keep_times(finalist *f, const measure_result *result) {
+    for (int i = 0; i < result->count && f->count < MEASURE_MAX_TIMES; i++)
+        f->times[f->count++] = result->times[i];
+    f->clock_mhz = result->clock_mhz;
+    snprintf(f->protocol, sizeof f->protocol, "%s", result->protocol);
+    if (result->errors) {
+        json_decref(f->errors);
+        f->errors = json_incref(result->errors);
+    }
+}
+
+mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check, int repetitions, double pass_us,
+                               mlp_message *why) {
+    record_key key = key_of(f, tokens);
+    mlpbwd_status status = record_put(s, &key, "in_flight", "", -1, NULL, why);
+    if (status != MLPBWD_OK)
+        return status;
+    measure_request request = {.tokens = tokens,
+                               .plan = f->plan,
+                               .parameters = json_object_get(f->plan, "parameters"),
+                               .gate_small = check && !json_object_get(s->gated, f->signature),
+                               .gate_real = check,
+                               .repetitions = repetitions,
+                               .warmup = repetitions > 1 ? s->options.warmup : 1,
+                               .limit_seconds = search_limit(s, pass_us)};
+    measure_result *result = calloc(1, sizeof *result);
+    if (!result)
+        return sweep_no_memory(why);
+    status = s->measurer.measure(s->measurer.self, &request, result, why);
+    if (status == MLPBWD_OK && result->interrupted) {
+        f->interrupted = true;
+        status = record_not_tried(s, &key, why);
+    } else if (status == MLPBWD_OK) {
+        s->timed += result->count > 0;
+        f->outcome = result->outcome;
+        snprintf(f->reason, sizeof f->reason, "%s", result->reason);
+        keep_times(f, result);
+        if (strcmp(f->outcome, "ok") == 0 && check)
+            json_object_set_new(s->gated, f->signature, json_true());
+    }
+    measure_result_free(result);
+    free(result);
+    return status;
+}
+
+/* Judges the times gathered and writes the candidate's row. */
+mlpbwd_status finalist_conclude(sweep *s, int64_t tokens, finalist *f, mlp_message *why) {
+    if (f->interrupted)
+        return MLPBWD_OK;
+    char text[256];
+    f->median = f->count > 0 ? measure_median(f->times, f->count) : -1;
+    if (strcmp(f->outcome, "ok") == 0) {
+        const char *reason = plausible_reason(s, NULL, f->plan, NULL, tokens, f->median, text, sizeof text);
+        if (reason) {
+            f->outcome = "impossible_time";
+            snprintf(f->reason, sizeof f->reason, "%s", reason);
+        }
+    }
+    record_key key = key_of(f, tokens);
+    json_t *measurement = finalist_measurement(s, f);
+    mlpbwd_status status =
+        measurement ? record_put(s, &key, f->outcome, f->reason, f->median, measurement, why) : sweep_no_memory(why);
+    json_decref(measurement);
+    record_count(s, &key, f->outcome, f->reason);
+    return status;
+}
+
+json_t *finalist_measurement(const sweep *s, const finalist *f) {
+    measure_result *result = calloc(1, sizeof *result);
+    if (!result)
+        return NULL;
+    result->outcome = f->outcome;
+    result->count = f->count;
+    memcpy(result->times, f->times, sizeof result->times);
+    result->clock_mhz = f->clock_mhz;
+    result->errors = f->errors;
+    snprintf(result->protocol, sizeof result->protocol, "%s", f->protocol);
+    json_t *m = record_measurement(s, f->signature, result);
+    free(result);
+    return m;
+}
+
+mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *why) {
+    json_t *plan = NULL;
+    finalist f;
+    *us = -1;
+    mlpbwd_status status = space_default_plan(s, NULL, &plan, why);
+    if (status == MLPBWD_OK)
+        status = finalist_create(s, json_string_value(json_object_get(plan, "pipeline")),
+                                 json_object_get(plan, "parameters"), &f, why);
+    if (status != MLPBWD_OK)
+        return status;
+    if (strcmp(f.outcome, "ok") == 0)
+        status = finalist_measure(s, tokens, &f, true, 3, 0, why);
+    if (status == MLPBWD_OK && strcmp(f.outcome, "ok") == 0 && !f.interrupted)
+        *us = measure_median(f.times, f.count);
+    if (status == MLPBWD_OK && !f.interrupted) {
+        record_key key = key_of(&f, tokens);
+        json_t *measurement = finalist_measurement(s, &f);
+        status = record_put(s, &key, f.outcome, f.reason, *us, measurement, why);
+        json_decref(measurement);
+        if (*us < 0)
+            sweep_progress(s, true, "T=%lld: the default pass fails: %s %s", (long long)tokens, f.outcome, f.reason);
+    }
+    finalist_free(&f);
+    return status;
+}
+
+/* ---- the rounds ---- */
+
+/* True when times[] of all have settled the deadline question: at least one round, then as many as fit. */
+static mlpbwd_status run_rounds(sweep *s, int64_t tokens, finalist *list, size_t count, double pass_us, double deadline,
+                                mlp_message *why) {
+    mlpbwd_status status = MLPBWD_OK;
+    int each = (s->options.repetitions + ROUNDS - 1) / ROUNDS;
+    for (int round = 0; round < ROUNDS && status == MLPBWD_OK; round++) {
+        double started = sweep_now(s);
+        for (size_t i = 0; i < count && status == MLPBWD_OK; i++) {
+            finalist *f = &list[i];
+            if (f->interrupted || strcmp(f->outcome, "ok") != 0)
+                continue;
+            if (sweep_interrupted(s)) {
+                f->interrupted = true;
+                continue;
+            }
+            status = finalist_measure(s, tokens, f, round == 0, each, pass_us, why);
+            if (round == 0 && strcmp(f->outcome, "ok") != 0 && !f->interrupted)
+                sweep_progress(s, true, "T=%lld: a finalist fails: %s %s", (long long)tokens, f->outcome, f->reason);
+        }
+        sweep_progress(s, round + 1 == ROUNDS, "T=%lld: finals, round %d of %d, %zu passes", (long long)tokens,
+                       round + 1, ROUNDS, count);
+        double now = sweep_now(s);
+        if (sweep_interrupted(s) || (deadline > 0 && now + (now - started) > deadline))
+            break;
+    }
+    for (size_t i = 0; i < count && status == MLPBWD_OK; i++)
+        status = finalist_conclude(s, tokens, &list[i], why);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+static int differences(const json_t *a, const json_t *b) {
+    int count = 0;
+    const char *slot, *name;
+    json_t *parameters, *value;
+    json_object_foreach((json_t *)a, slot, parameters) {
+        const json_t *other = json_object_get(b, slot);
+        json_object_foreach(parameters, name, value) count += !json_equal(value, json_object_get(other, name));
+    }
+    return count;
+}
+
+static bool preferred(const finalist *a, const finalist *b, const finalist *standard) {
+    if (standard) {
+        int first = strcmp(a->pipeline, standard->pipeline) != 0, second = strcmp(b->pipeline, standard->pipeline) != 0;
+        if (first != second)
+            return first < second;
+        const json_t *reference = json_object_get(standard->plan, "parameters");
+        first = differences(json_object_get(a->plan, "parameters"), reference);
+        second = differences(json_object_get(b->plan, "parameters"), reference);
+        if (first != second)
+            return first < second;
+    }
+    int order = strcmp(a->pipeline, b->pipeline);
+    return order ? order < 0 : strcmp(a->canonical, b->canonical) < 0;
+}
+
+/* Within the tie band of the fastest: fewest departures from the default, then the smaller text. */
+static finalist *choose(finalist *list, size_t count, const finalist *standard) {
+    double best = INFINITY;
+    finalist *winner = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].outcome, "ok") == 0 && list[i].median > 0 && !list[i].interrupted)
+            best = fmin(best, list[i].median);
+    for (size_t i = 0; i < count; i++) {
+        finalist *f = &list[i];
+        if (strcmp(f->outcome, "ok") != 0 || !(f->median > 0) || f->interrupted || f->median > best * (1 + TIE_BAND))
+            continue;
+        if (!winner || preferred(f, winner, standard))
+            winner = f;
+    }
+    return winner;
+}
+
+mlpbwd_status finals_run(sweep *s, int64_t tokens, const trial_list *list, double default_us, double deadline,
+                         bool complete, mlp_message *why) {
+    finalist *finalists = NULL;
+    size_t count = 0;
+    mlpbwd_status status = entrants_choose(s, list, &finalists, &count, why);
+    if (status == MLPBWD_OK)
+        status = run_rounds(s, tokens, finalists, count, default_us, deadline, why);
+    if (status == MLPBWD_OK && !sweep_interrupted(s)) {
+        /* the default is the first entrant */
+        const finalist *standard = count > 0 ? &finalists[0] : NULL;
+        const finalist *winner = choose(finalists, count, standard);
+        double standard_us = standard && strcmp(standard->outcome, "ok") == 0 ? standard->median : -1;
+        if (winner)
+            status = winner_store(s, tokens, winner, standard_us, complete, why);
+        else
+            sweep_progress(s, true, "T=%lld: no pass is right, nothing is stored", (long long)tokens);
+    }
+    for (size_t i = 0; i < count; i++)
+        finalist_free(&finalists[i]);
+    free(finalists);
+    return status;
+}

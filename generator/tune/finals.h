@@ -1,0 +1,38 @@
+/* What finals.c, entrants.c and winner.c share. */
+#ifndef MLP_FINALS_H
+#define MLP_FINALS_H
+
+#include "sweep.h"
+
+/* One whole pass in the finals. */
+typedef struct finalist {
+    char *pipeline, *canonical; /* canonical: of all slots' parameters */
+    json_t *plan;
+    char signature[DB_HASH_CAPACITY];
+    const char *outcome; /* "ok" until something fails */
+    char reason[1024];
+    double times[MEASURE_MAX_TIMES], median, clock_mhz;
+    int count;
+    char protocol[96];
+    json_t *errors;
+    bool interrupted;
+} finalist;
+
+/* selection: slot -> parameters. */
+mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *selection, finalist *f, mlp_message *why);
+void finalist_free(finalist *f);
+/* Adds times; check: first through the gate, at small shapes and at these tokens. */
+mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check, int repetitions, double pass_us,
+                               mlp_message *why);
+mlpbwd_status finalist_conclude(sweep *s, int64_t tokens, finalist *f, mlp_message *why);
+json_t *finalist_measurement(const sweep *s, const finalist *f); /* new reference; NULL without memory */
+
+/* Who takes part: the default pass first, each pipeline with the best variant in every slot, and mixes with a close
+ * second one. *out is malloc'ed, its items are the caller's too. */
+mlpbwd_status entrants_choose(sweep *s, const trial_list *list, finalist **out, size_t *count, mlp_message *why);
+
+/* Stores the winner as the plan of these tokens, and adds it to the summary. */
+mlpbwd_status winner_store(sweep *s, int64_t tokens, const finalist *winner, double default_us, bool complete,
+                           mlp_message *why);
+
+#endif
