@@ -25,7 +25,7 @@ static const struct argp_option own_options[] = {
     {"samples", KEY_SAMPLES, "N", 0, "Rows of each output to compare (default 48; 0: all)", 0},
     {"seed", KEY_SEED, "N", 0, "Of the inputs (default 1)", 0},
     {"inputs", KEY_INPUTS, "KIND", 0, "suite (default), small, large, outliers or all", 0},
-    {"accumulate", KEY_ACCUMULATE, NULL, 0, "Add to gradients that are there already", 0},
+    {"accumulate", KEY_ACCUMULATE, NULL, 0, "Add the weights' and biases' gradients to what is there", 0},
     {"all", KEY_ALL, NULL, 0, "The suite, every class, both GELU forms, every kind of inputs", 0},
     {0},
 };
@@ -124,10 +124,11 @@ static void add_row(verification *work, const json_t *head, const ready_plan *pl
              plan->pipeline != NULL ? plan->pipeline : "no plan", failed != NULL ? failed : "right");
 }
 
-/* What the outputs hold before an accumulating pass: numbers as large as the results themselves. */
+/* What the weights' and biases' gradients hold before an accumulating pass: numbers as large as the results themselves.
+ * grad_hidden_states is never added to. */
 static mlpbwd_status make_initial(const tensor_sizes *sizes, const reference *r, float *initial[TENSOR_OUTPUTS],
                                   mlp_message *why) {
-    for (int output = 0; output < TENSOR_OUTPUTS; output++) {
+    for (int output = 1; output < TENSOR_OUTPUTS; output++) {
         size_t count = (size_t)(tensor_rows(TENSOR_INPUTS + output, sizes) *
                                 tensor_columns(TENSOR_INPUTS + output, sizes));
         double sum = 0.0;
