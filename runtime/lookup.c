@@ -1,7 +1,6 @@
 /* Judging rows and walking the ladder. */
 #include "lookup_private.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +39,8 @@ lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row) 
         return rank;
     if (row->tokens <= 0)
         return missed(MISS_TOKENS);
-    rank.distance = fabs(log((double)tokens / (double)row->tokens));
+    rank.larger = tokens > row->tokens ? tokens : row->tokens;
+    rank.smaller = tokens > row->tokens ? row->tokens : tokens;
     if (strcmp(row->device_name, device->name) == 0 && row->units == device->units &&
         row->compute_capability == device->compute_capability) {
         rank.rung = row->tokens == tokens ? RUNG_EXACT : RUNG_NEAREST;
@@ -59,8 +59,10 @@ bool lookup_better(const lookup_rank *a, const lookup_rank *b) {
         return a->unit_distance < b->unit_distance;
     if (a->rung == RUNG_ARCHITECTURE && a->units != b->units)
         return a->units < b->units;
-    if (a->distance != b->distance)
-        return a->distance < b->distance;
+    /* |log(T/T')| by its ratio, in whole numbers below 2^62: ties are exact. */
+    int64_t a_ratio = a->larger * b->smaller, b_ratio = b->larger * a->smaller;
+    if (a_ratio != b_ratio)
+        return a_ratio < b_ratio;
     if (a->tokens != b->tokens)
         return a->tokens < b->tokens;
     if (a->ladder != b->ladder)

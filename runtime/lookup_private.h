@@ -17,12 +17,12 @@ typedef enum { MISS_NONE, MISS_ACCURACY, MISS_SIZES, MISS_ARCH, MISS_DEVICE, MIS
 typedef struct lookup_rank {
     lookup_rung rung;
     lookup_miss miss;
-    int unit_distance; /* rung architecture */
-    int units;         /* tie: fewer */
-    double distance;   /* |log(T/T')| */
-    int64_t tokens;    /* tie: smaller */
-    size_t ladder;     /* index of the row's arch */
-    int any_sizes;     /* how many of H and I the row leaves open */
+    int unit_distance;       /* rung architecture */
+    int units;               /* tie: fewer */
+    int64_t larger, smaller; /* of T and the row's T'; 0 for defaults */
+    int64_t tokens;          /* tie: smaller */
+    size_t ladder;           /* index of the row's arch */
+    int any_sizes;           /* how many of H and I the row leaves open */
 } lookup_rank;
 
 int64_t lookup_tokens(const lookup_request *request);
