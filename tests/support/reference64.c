@@ -44,15 +44,23 @@ static double largest64(const double *values, int64_t count) {
     return most;
 }
 
-/* c[m][n] = sum over k of a(m,k) * b[k][n]; a has the strides given, so that it can be read transposed. */
-static void product(double *c, int64_t rows, int64_t columns, int64_t depth, const double *a, int64_t row_stride,
-                    int64_t depth_stride, const float *b) {
-    for (int64_t i = 0; i < rows; i++)
+/* c[m][n] = sum over k of a(m,k) * b[k][n]; a has the strides given, so that it can be read transposed. scale: the
+ * same with squares of a_scale and b, and the root. */
+static void product(double *c, double *scale, int64_t rows, int64_t columns, int64_t depth, const double *a,
+                    const double *a_scale, int64_t row_stride, int64_t depth_stride, const float *b) {
+    for (int64_t i = 0; i < rows; i++) {
         for (int64_t k = 0; k < depth; k++) {
-            double factor = a[i * row_stride + k * depth_stride];
-            for (int64_t j = 0; j < columns; j++)
-                c[i * columns + j] += factor * (double)b[k * columns + j];
+            int64_t at = i * row_stride + k * depth_stride;
+            double factor = a[at], square = a_scale[at] * a_scale[at];
+            for (int64_t j = 0; j < columns; j++) {
+                double other = (double)b[k * columns + j];
+                c[i * columns + j] += factor * other;
+                scale[i * columns + j] += square * (other * other);
+            }
         }
+        for (int64_t j = 0; j < columns; j++)
+            scale[i * columns + j] = sqrt(scale[i * columns + j]);
+    }
 }
 
 static double *widen(const float *values, int64_t count) {
@@ -62,11 +70,14 @@ static double *widen(const float *values, int64_t count) {
     return wide;
 }
 
-static void column_sums(const double *values, int64_t rows, int64_t columns, double *sums, double *magnitudes) {
+static void column_sums(const double *values, const double *value_scale, int64_t rows, int64_t columns, double *sums,
+                        double *scale, double *magnitudes) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) {
-            sums[j] += values[i * columns + j];
-            magnitudes[j] += fabs(values[i * columns + j]);
+            int64_t at = i * columns + j;
+            sums[j] += values[at];
+            scale[j] = sqrt(scale[j] * scale[j] + value_scale[at] * value_scale[at]);
+            magnitudes[j] += fabs(values[at]);
         }
 }
 
@@ -74,36 +85,48 @@ void reference64_make(reference64 *reference, const test_inputs *in, int activat
     int64_t t = in->sizes.tokens, h = in->sizes.hidden, i = in->sizes.intermediate;
     *reference = (reference64){
         .sizes = in->sizes, .activation = activation, .rows = {t, i, 1, h, 1}, .columns = {h, h, i, i, h}};
-    double **out = reference->output;
-    for (int k = 0; k < OUT_COUNT; k++)
-        out[k] = test_alloc(sizeof(double) * (size_t)(reference->rows[k] * reference->columns[k]));
-    reference->magnitude[OUT_GRAD_BIAS1] = test_alloc(sizeof(double) * (size_t)i);
-    reference->magnitude[OUT_GRAD_BIAS2] = test_alloc(sizeof(double) * (size_t)h);
+    double **out = reference->output, **scale = reference->scale, **magnitude = reference->magnitude;
+    for (int k = 0; k < OUT_COUNT; k++) {
+        size_t count = (size_t)(reference->rows[k] * reference->columns[k]);
+        out[k] = test_alloc(sizeof(double) * count);
+        scale[k] = test_alloc(sizeof(double) * count);
+    }
+    magnitude[OUT_GRAD_BIAS1] = test_alloc(sizeof(double) * (size_t)i);
+    magnitude[OUT_GRAD_BIAS2] = test_alloc(sizeof(double) * (size_t)h);
 
     double *grad_output = widen(in->tensor[IN_GRAD_OUTPUT], t * h);
-    double *grad_intermediate = test_alloc(sizeof(double) * (size_t)(t * i));
-    product(grad_intermediate, t, i, h, grad_output, h, 1, in->tensor[IN_WEIGHT2]);
-    for (int64_t n = 0; n < t * i; n++)
-        grad_intermediate[n] *= reference64_dgelu((double)in->tensor[IN_INTERMEDIATE][n], activation);
+    double *gradient = test_alloc(sizeof(double) * (size_t)(t * i)); /* grad_intermediate */
+    double *gradient_scale = test_alloc(sizeof(double) * (size_t)(t * i));
+    product(gradient, gradient_scale, t, i, h, grad_output, grad_output, h, 1, in->tensor[IN_WEIGHT2]);
+    for (int64_t n = 0; n < t * i; n++) {
+        double slope = reference64_dgelu((double)in->tensor[IN_INTERMEDIATE][n], activation);
+        gradient[n] *= slope;
+        gradient_scale[n] *= fabs(slope);
+    }
 
-    product(out[OUT_GRAD_HIDDEN], t, h, i, grad_intermediate, i, 1, in->tensor[IN_WEIGHT1]);
-    product(out[OUT_GRAD_WEIGHT1], i, h, t, grad_intermediate, 1, i, in->tensor[IN_HIDDEN]);
-    product(out[OUT_GRAD_WEIGHT2], h, i, t, grad_output, 1, h, in->tensor[IN_ACTIVATED]);
-    column_sums(grad_intermediate, t, i, out[OUT_GRAD_BIAS1], reference->magnitude[OUT_GRAD_BIAS1]);
-    column_sums(grad_output, t, h, out[OUT_GRAD_BIAS2], reference->magnitude[OUT_GRAD_BIAS2]);
+    product(out[OUT_GRAD_HIDDEN], scale[OUT_GRAD_HIDDEN], t, h, i, gradient, gradient_scale, i, 1,
+            in->tensor[IN_WEIGHT1]);
+    product(out[OUT_GRAD_WEIGHT1], scale[OUT_GRAD_WEIGHT1], i, h, t, gradient, gradient_scale, 1, i,
+            in->tensor[IN_HIDDEN]);
+    product(out[OUT_GRAD_WEIGHT2], scale[OUT_GRAD_WEIGHT2], h, i, t, grad_output, grad_output, 1, h,
+            in->tensor[IN_ACTIVATED]);
+    column_sums(gradient, gradient_scale, t, i, out[OUT_GRAD_BIAS1], scale[OUT_GRAD_BIAS1], magnitude[OUT_GRAD_BIAS1]);
+    column_sums(grad_output, grad_output, t, h, out[OUT_GRAD_BIAS2], scale[OUT_GRAD_BIAS2], magnitude[OUT_GRAD_BIAS2]);
 
-    double gradient = largest64(grad_intermediate, t * i);
-    reference->product[OUT_GRAD_HIDDEN] = (double)i * gradient * largest(in->tensor[IN_WEIGHT1], i * h);
-    reference->product[OUT_GRAD_WEIGHT1] = (double)t * gradient * largest(in->tensor[IN_HIDDEN], t * h);
+    double most = largest64(gradient, t * i);
+    reference->product[OUT_GRAD_HIDDEN] = (double)i * most * largest(in->tensor[IN_WEIGHT1], i * h);
+    reference->product[OUT_GRAD_WEIGHT1] = (double)t * most * largest(in->tensor[IN_HIDDEN], t * h);
     reference->product[OUT_GRAD_WEIGHT2] =
         (double)t * largest(in->tensor[IN_GRAD_OUTPUT], t * h) * largest(in->tensor[IN_ACTIVATED], t * i);
     free(grad_output);
-    free(grad_intermediate);
+    free(gradient);
+    free(gradient_scale);
 }
 
 void reference64_free(reference64 *reference) {
     for (int k = 0; k < OUT_COUNT; k++) {
         free(reference->output[k]);
+        free(reference->scale[k]);
         free(reference->magnitude[k]);
     }
     *reference = (reference64){0};

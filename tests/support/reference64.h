@@ -13,6 +13,9 @@ typedef struct reference64 {
     int activation;                              /* mlpbwd_activation */
     int64_t rows[OUT_COUNT], columns[OUT_COUNT]; /* biases: 1 row */
     double *output[OUT_COUNT];
+    /* Root of the sum of squares of each element's terms, with the same in place of grad_intermediate: how large the
+     * element would be if its terms did not happen to cancel. */
+    double *scale[OUT_COUNT];
     double *magnitude[OUT_COUNT]; /* biases: sum of |x| of each element; else NULL */
     double product[OUT_COUNT];    /* K * max|A| * max|B| of the output's product A*B, of finite values; biases: 0 */
 } reference64;

@@ -20,7 +20,7 @@ static const double bias_bound = 0x1p-20, wide_bound = 0x1p-38, row_factor = 3.0
 
 /* Squares of one row's, one column's or the whole output's errors, values and allowed absolute errors. */
 typedef struct norms {
-    double error, value, allowed, extra; /* allowed: also the absolute term; extra: without it */
+    double error, value, scale, allowed, extra; /* allowed: also the absolute term; extra: without it */
 } norms;
 
 typedef struct comparison {
@@ -91,6 +91,8 @@ static void add_element(const comparison *c, int64_t index, norms *to) {
     double absolute = c->accuracy == MLPBWD_ACCURACY_FP32 ? 0.0 : wide_bound * r->product[c->output];
     to->error += error * error;
     to->value += gradient * gradient;
+    double scale = r->scale[c->output][index];
+    to->scale += isfinite(scale) ? scale * scale : 0.0;
     to->allowed += (absolute + extra) * (absolute + extra);
     to->extra += extra * extra;
 }
@@ -103,7 +105,7 @@ static bool check_lines(const comparison *c, const char *line, int64_t lines, in
         norms n = {0};
         for (int64_t j = 0; j < length; j++)
             add_element(c, i * line_step + j * step, &n);
-        double error = sqrt(n.error), value = sqrt(n.value), limit = table * value + sqrt(n.allowed);
+        double error = sqrt(n.error), value = sqrt(fmax(n.value, n.scale)), limit = table * value + sqrt(n.allowed);
         if (!(error <= limit)) {
             (void)snprintf(
                 c->sentence, c->capacity,
