@@ -209,7 +209,7 @@ static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attri
     return error;
 }
 
-static int spawn(pid_t *child, char *const *words, const char *folder, const char *log) {
+static int spawn(pid_t *child, const char *program, char *const *words, const char *folder, const char *log) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     char **environment = make_environment();
@@ -221,7 +221,7 @@ static int spawn(pid_t *child, char *const *words, const char *folder, const cha
         if (!error) {
             error = prepare(&actions, &attributes, folder, log);
             if (!error)
-                error = posix_spawn(child, words[0], &actions, &attributes, words, environment);
+                error = posix_spawn(child, program, &actions, &attributes, words, environment);
             posix_spawnattr_destroy(&attributes);
         }
         posix_spawn_file_actions_destroy(&actions);
@@ -240,7 +240,7 @@ mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, co
         words[count++] = (char *)arguments[i];
     words[count] = NULL;
     pid_t child;
-    int error = spawn(&child, words, folder, log);
+    int error = spawn(&child, command->program, words, folder, log);
     if (error)
         return mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s could not be started: %s", command->program,
                         strerror(error));

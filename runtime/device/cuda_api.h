@@ -32,6 +32,7 @@ enum {
     MLP_NVML_CLOCK_SM = 1
 };
 
+/* Declarators cannot be put in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 typedef struct cuda_functions {
 #define CUDA_FUNCTION(name, parameters) cuda_enum(*name) parameters;
 #define CUDA_OPTIONAL(name, parameters) cuda_enum(*name) parameters;
@@ -51,6 +52,7 @@ typedef struct nvml_functions {
 #include "cuda_api.def"
 #undef NVML_FUNCTION
 } nvml_functions;
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* The driver's functions, loaded and cuInit done at the first call; the answer stays the same. NULL: *why says what is
  * missing and what brings it. */

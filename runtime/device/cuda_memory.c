@@ -1,5 +1,5 @@
 /* CUDA memory, streams and events. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "cuda_backend.h"
 
@@ -9,6 +9,8 @@ struct dev_event {
 
 /* CU_STREAM_LEGACY: the same stream as NULL, which cannot be captured. */
 static const uintptr_t legacy_stream = 1;
+
+_Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "device pointers travel as void *");
 
 static CUdeviceptr device_pointer(const void *pointer) {
     return (CUdeviceptr)(uintptr_t)pointer;
@@ -25,7 +27,7 @@ mlpbwd_status cuda_alloc(dev_context *base, size_t size, void **out, mlp_message
     cuda_leave(context, &guard);
     if (result)
         return cuda_failed(context->api, result, why, "no memory for %zu bytes on %s", size, base->device->info.id);
-    *out = (void *)(uintptr_t)pointer;
+    memcpy(out, &pointer, sizeof *out);
     return MLPBWD_OK;
 }
 

@@ -20,11 +20,13 @@ typedef struct cuda_module {
 
 mlpbwd_status cuda_load_image(const cuda_functions *api, const void *image, const char *what, CUmodule *out,
                               mlp_message *why) {
-    char info[1024] = "", errors[1024] = "";
+    char info[1024] = "", errors[sizeof info] = "";
     cuda_enum options[] = {MLP_CU_JIT_INFO_LOG_BUFFER, MLP_CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
                            MLP_CU_JIT_ERROR_LOG_BUFFER, MLP_CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    /* Sizes are passed in the pointers themselves. */
-    void *values[] = {info, (void *)(uintptr_t)sizeof info, errors, (void *)(uintptr_t)sizeof errors};
+    void *values[] = {info, NULL, errors, NULL};
+    const size_t capacity = sizeof info; /* passed as the pointers themselves */
+    memcpy(&values[1], &capacity, sizeof capacity);
+    memcpy(&values[3], &capacity, sizeof capacity);
     cuda_enum result = api->cuModuleLoadDataEx(out, image, 4, options, values);
     if (result == MLP_CUDA_SUCCESS)
         return MLPBWD_OK;

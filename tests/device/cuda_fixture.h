@@ -96,8 +96,8 @@ static inline int tear_down(void **state) {
     return 0;
 }
 
-#define NEED(f, state)                                                                                                 \
-    fixture *f = *(state);                                                                                             \
+#define NEED_DEVICE()                                                                                                  \
+    fixture *f = *state;                                                                                               \
     if (!f)                                                                                                            \
     skip()
 

@@ -22,6 +22,7 @@
 #include "device/cuda_api.h"
 
 #if defined(HAVE_CUDA_H) && HAVE_CUDA_H >= 12040
+/* NOLINTBEGIN(bugprone-macro-parentheses): types cannot be put in parentheses. */
 /* Two function types are compatible, in C's sense, when a pointer to one selects the other. */
 #define CUDA_FUNCTION(name, parameters)                                                                                \
     _Static_assert(_Generic(&name, cuda_enum(*) parameters : 1, default : 0), #name " differs from cuda.h");
@@ -42,6 +43,8 @@ _Static_assert(sizeof(CUresult) == sizeof(cuda_enum), "an enumeration of cuda.h 
 #undef NVRTC_FUNCTION
 #undef NVRTC_CONSTANT
 #endif
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static void test_cuda_h(void **state) {
     (void)state;

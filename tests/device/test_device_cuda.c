@@ -2,7 +2,7 @@
 #include "cuda_fixture.h"
 
 static void test_info(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     const dev_info *info = dev_get_info(f->device);
     assert_string_equal(info->id, "cuda:0");
     assert_string_equal(info->backend, "cuda");
@@ -21,7 +21,7 @@ static void test_info(void **state) {
 }
 
 static void test_memory(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     static const size_t sizes[] = {0, 1, 3, 4, 255, 4096, 1000003, 64 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         void *memory;
@@ -54,7 +54,7 @@ static void test_memory(void **state) {
 }
 
 static void test_launch(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     enum { N = 100001 };
     uint32_t *values = malloc(N * sizeof *values);
     void *memory;
@@ -83,7 +83,7 @@ static void test_launch(void **state) {
 }
 
 static void test_functions(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     mlp_message why;
     dev_function *function;
     dev_function_info info = {-1, -1, -1, -1};
@@ -108,7 +108,7 @@ static void test_functions(void **state) {
 }
 
 static void test_bad_modules(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     dev_module *module;
     mlp_message why;
     static const char junk[] = "this is no PTX";
@@ -123,7 +123,7 @@ static void test_bad_modules(void **state) {
 }
 
 static void test_compiled(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     mlp_message message;
     dev_image image;
     const dev_info *info = dev_get_info(f->device);
@@ -164,7 +164,7 @@ static void test_compiled(void **state) {
 /* ---- contexts ---- */
 
 static void test_context_rules(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     CUcontext before, primary, other, popped;
     CUdevice device;
     dev_context *again;
@@ -246,7 +246,7 @@ static void test_context_rules(void **state) {
 }
 
 static void test_fork(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -266,7 +266,7 @@ static void test_fork(void **state) {
 }
 
 static void test_absent_ordinal(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     (void)f;
     dev *device;
     mlp_message why;

@@ -3,10 +3,10 @@
 
 /* ---- streams, order, capture ---- */
 
-enum { MILLISECOND = 1000000 };
+static const uint64_t millisecond = 1000000; /* of nanoseconds */
 
 static void test_order(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     dev_stream a, b;
     dev_event *event;
     void *x;
@@ -18,7 +18,7 @@ static void test_order(void **state) {
     CHECK(dev_alloc(f->context, 4, &x, &failure));
     for (int round = 0; round < 5; round++) {
         CHECK(dev_fill(f->context, x, 0, 4, a, &failure));
-        CHECK(launch_slow(f, x, 1, 2 * MILLISECOND, a, &failure)); /* 0 -> 1 */
+        CHECK(launch_slow(f, x, 1, 2 * millisecond, a, &failure)); /* 0 -> 1 */
         CHECK(dev_stream_order(f->context, a, b, event, &failure));
         CHECK(launch_slow(f, x, 5, 0, b, &failure)); /* -> 8; first it would be 5 * 3 + 1 */
         CHECK(dev_stream_order(f->context, b, a, event, &failure));
@@ -33,7 +33,7 @@ static void test_order(void **state) {
 
 /* A non-blocking stream does not wait for the legacy stream. */
 static void test_streams_are_independent(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     dev_stream a;
     void *x, *y;
     CHECK(dev_stream_create(f->context, &a, &failure));
@@ -42,11 +42,13 @@ static void test_streams_are_independent(void **state) {
     CHECK(dev_fill(f->context, x, 0, 4, NULL, &failure));
     CHECK(dev_fill(f->context, y, 0, 4, NULL, &failure));
     CHECK(dev_synchronize(f->context, &failure));
-    CHECK(launch_slow(f, x, 1, 200 * MILLISECOND, NULL, &failure));
+    CHECK(launch_slow(f, x, 1, 200 * millisecond, NULL, &failure));
     CHECK(launch_slow(f, y, 1, 0, a, &failure));
     assert_int_equal(f->api->cuStreamSynchronize((CUstream)a), 0);
     cuda_enum (*query)(CUstream);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *address = library ? dlsym(library, "cuStreamQuery") : NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    assert_non_null(library);
+    void *address = dlsym(library, "cuStreamQuery");
     assert_non_null(address);
     memcpy(&query, &address, sizeof address);
     bool pushed;
@@ -63,7 +65,7 @@ static void test_streams_are_independent(void **state) {
 }
 
 static void test_capture(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     const cuda_functions *api = f->api;
     dev_stream a, b, c;
     dev_event *event;
@@ -173,7 +175,7 @@ static void capture_beside(const fixture *f, void *(*work)(void *), beside *self
 }
 
 static void test_set_up_during_capture(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     for (cuda_enum mode = 0; mode <= 2; mode++) {
         beside self = {f, NULL, MLPBWD_OK};
         capture_beside(f, set_up_beside, &self, mode);
@@ -183,7 +185,7 @@ static void test_set_up_during_capture(void **state) {
 }
 
 static void test_unload_during_capture(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     for (cuda_enum mode = 0; mode <= 2; mode++) {
         beside self = {f, NULL, MLPBWD_OK};
         CHECK(dev_module_load(f->context, ptx_source, strlen(ptx_source), "ptx", &self.module, &failure));
@@ -192,7 +194,7 @@ static void test_unload_during_capture(void **state) {
 }
 
 static void test_unload_while_running(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     fixture own = *f;
     dev_stream stream;
     void *x;
@@ -202,8 +204,8 @@ static void test_unload_while_running(void **state) {
         CHECK(dev_module_load(f->context, ptx_source, strlen(ptx_source), "ptx", &own.module, &failure));
         CHECK(dev_function_get(own.module, "slow", 0, &own.slow, NULL, &failure));
         CHECK(dev_fill(f->context, x, 0, 4, stream, &failure));
-        CHECK(launch_slow(&own, x, 1, 50 * MILLISECOND, stream, &failure));
-        CHECK(launch_slow(&own, x, 5, 10 * MILLISECOND, stream, &failure));
+        CHECK(launch_slow(&own, x, 1, 50 * millisecond, stream, &failure));
+        CHECK(launch_slow(&own, x, 5, 10 * millisecond, stream, &failure));
         dev_module_unload(own.module);
         assert_int_equal(read_word(f, x), 8);
     }
@@ -246,7 +248,7 @@ static void *work(void *argument) {
 }
 
 static void test_threads(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     pthread_t threads[THREADS];
     thread_work works[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -279,7 +281,7 @@ static mlpbwd_status enqueue(void *user, dev_stream stream, mlp_message *why) {
 }
 
 static void test_time(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     timed t = {.f = f, .wait = 300000};
     double microseconds[6];
     CHECK(dev_alloc(f->context, 4, &t.x, &failure));

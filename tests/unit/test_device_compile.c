@@ -429,7 +429,8 @@ static int make_folder(void **state) {
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/it's \"odd\" $(x) \xc3\xa4 XXXXXX", base && base[0] == '/' ? base : "/tmp");
     assert_non_null(mkdtemp(folder));
-    old_path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    const char *path = getenv("PATH");
+    old_path = strdup(path ? path : "/usr/bin:/bin");
     assert_non_null(old_path);
     char text[64];
     unsetenv("CC");

@@ -99,15 +99,15 @@ static int tear_down(void **state) {
     return 0;
 }
 
-#define NEED(f, state)                                                                                                 \
-    fixture *f = *(state);                                                                                             \
+#define NEED_DEVICE()                                                                                                  \
+    fixture *f = *state;                                                                                               \
     if (!f)                                                                                                            \
     skip()
 
 enum { ELEMENTS = 5000 }; /* no multiple of 64 */
 
 static float input_value(size_t i, int seed) {
-    return (float)((double)((i * 2654435761u + (unsigned)seed * 40503u) % 20011u) / 5000.0 - 2.0);
+    return (float)((double)((i * 2654435761u + (size_t)seed * 40503u) % 20011u) / 5000.0 - 2.0);
 }
 
 /* Launches affine with `most` threads and compares with float64; returns the number of wrong elements. */
@@ -127,7 +127,7 @@ static int run_affine(const fixture *f, float *out, const float *in, float a, un
 }
 
 static void test_memory(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     mlp_message why;
     static const size_t sizes[] = {0, 1, 255, 256, 257, 1 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -157,7 +157,7 @@ static void test_memory(void **state) {
 }
 
 static void test_streams(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     dev_stream stream = f;
     dev_event *event = NULL;
     uint64_t id = 1;
@@ -178,7 +178,7 @@ static void test_streams(void **state) {
 }
 
 static void test_launch_values(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     float *in = malloc(ELEMENTS * sizeof *in), *out = malloc(ELEMENTS * sizeof *out);
     float *again = malloc(ELEMENTS * sizeof *again);
     assert_true(in && out && again);
@@ -221,7 +221,7 @@ static void check_grid(const fixture *f, uint32_t x, uint32_t y, uint32_t z, uns
 }
 
 static void test_grids(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     static const uint32_t shapes[][3] = {{1, 1, 1}, {2, 1, 1}, {1, 1, 3}, {3, 5, 7}, {1, 64, 1}, {1000, 3, 2}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (unsigned most = 0; most <= 4; most++)
@@ -264,7 +264,7 @@ static void *call_often(void *argument) {
 }
 
 static void test_many_callers(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     caller callers[CALLERS];
     pthread_t threads[CALLERS];
     for (int i = 0; i < CALLERS; i++) {
@@ -285,7 +285,7 @@ static void launch_inside(void *user, unsigned x) {
 }
 
 static void test_busy_pool(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     caller self = {f, 3, 0};
     void *user = &self;
     void (*function)(void *, unsigned) = launch_inside;
@@ -331,7 +331,7 @@ static void check_child(pid_t child) {
 }
 
 static void test_fork(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     check_grid(f, 64, 1, 1, 4); /* the pool has worked */
     pid_t child = fork();
     assert_true(child >= 0);
@@ -352,7 +352,7 @@ static void fork_inside(void *user, unsigned x) {
 }
 
 static void test_fork_while_busy(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     void *user = f;
     void (*function)(void *, unsigned) = fork_inside;
     void *arguments[] = {&function, &user};
@@ -376,7 +376,7 @@ static int open_files(void) {
 
 /* The loader knows libraries by path; two that are loaded from descriptors of the same number must stay two. */
 static void test_modules_stay_apart(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     enum { KINDS = 3, EACH = 20 };
     dev_image images[KINDS];
     dev_module *modules[KINDS * EACH];
@@ -413,7 +413,7 @@ static void test_modules_stay_apart(void **state) {
 }
 
 static void test_bad_modules(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     dev_module *module;
     dev_function *function;
     mlp_message why;
@@ -428,7 +428,7 @@ static void test_bad_modules(void **state) {
         assert_null(module);
         free(cut);
     }
-    char *other = malloc(f->image.size);
+    char *other = malloc(f->image.size + 1);
     assert_non_null(other);
     memcpy(other, bytes, f->image.size);
     other[18] ^= 0x55; /* another machine's */
@@ -441,7 +441,7 @@ static void test_bad_modules(void **state) {
 
 /* Files may not be written at all: an error, nothing left behind. */
 static void test_no_space_for_module(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -477,7 +477,7 @@ static mlpbwd_status sleep_a_little(void *user, dev_stream stream, mlp_message *
 }
 
 static void test_time(void **state) {
-    NEED(f, state);
+    NEED_DEVICE();
     mlp_message why;
     for (int cold = 0; cold < 2; cold++) {
         double microseconds[4] = {-1, -1, -1, -1};
