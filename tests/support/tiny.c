@@ -21,6 +21,12 @@ static void succeed(mlpbwd_status status, const mlp_message *why) {
     }
 }
 
+const char *tiny_host_arch(void) {
+    static char ladder[DEV_MAX_LADDER][32];
+    size_t length = dev_host_ladder(ladder);
+    return length > 0 ? ladder[length - 1] : "generic";
+}
+
 char *tiny_source(void) {
     FILE *file = must(fopen(SOURCE_DIR "/tests/support/tiny_kernels.inc", "r"));
     char *text = must(calloc(1, 1 << 16));
@@ -34,7 +40,8 @@ bool tiny_compile(const dev_image **image, mlp_message *why) {
     static dev_image compiled;
     if (!compiled.bytes) {
         char *source = tiny_source();
-        const dev_compile_request request = {.compiler = "cc", .target = "generic", .source = source, .name = "tiny"};
+        const dev_compile_request request = {
+            .compiler = "cc", .target = tiny_host_arch(), .source = source, .name = "tiny"};
         mlpbwd_status status = dev_compile(&request, &compiled, why);
         free(source);
         if (status != MLPBWD_OK)
@@ -53,7 +60,7 @@ char *tiny_plan_json(const tiny_plan *plan) {
         text, sizeof text,
         "{\"format\":1,\"pipeline\":\"tiny\",\"accuracy\":\"%s\",\"arch\":\"%s\","
         "\"tokens\":{\"min\":1,\"max\":2147483647},\"parameters\":{\"fc2_dgrad\":{\"kernel\":\"tiny\",\"factor\":%d}},"
-        "\"modules\":[{\"slot\":\"fc2_dgrad\",\"compiler\":\"cc\",\"target\":\"generic\",\"source\":\"%s\",\"code\":%s,"
+        "\"modules\":[{\"slot\":\"fc2_dgrad\",\"compiler\":\"cc\",\"target\":\"%s\",\"source\":\"%s\",\"code\":%s,"
         "\"code_format\":\"elf-so\"}],"
         "\"buffers\":[{\"name\":\"grad_intermediate\",\"size\":\"4*T*I\"},{\"name\":\"copy\",\"size\":\"4*T*H\"}],"
         "\"launches\":["
@@ -81,8 +88,8 @@ char *tiny_plan_json(const tiny_plan *plan) {
         "{\"pointer\":\"copy\",\"access\":\"in\",\"part\":2},"
         "{\"pointer\":\"grad_bias2\",\"access\":\"inout\",\"part\":2},{\"i64\":\"T\"},{\"i64\":\"H\"},{\"i64\":\"I\"},"
         "{\"i32\":\"ACCUMULATE\"}]}]}",
-        plan->accuracy ? plan->accuracy : "tf32", plan->arch, (int)plan->factor, plan->source, code, side,
-        plan->factor != 0 ? plan->factor : 1.0, side, side);
+        plan->accuracy ? plan->accuracy : "tf32", plan->arch, (int)plan->factor, tiny_host_arch(), plan->source, code,
+        side, plan->factor != 0 ? plan->factor : 1.0, side, side);
     if (length < 0 || (size_t)length >= sizeof text)
         abort();
     return must(strdup(text));
@@ -131,6 +138,19 @@ void tiny_put(db *database, const tiny_row *row) {
                                 .date = "2026-01-02"};
     succeed(db_put_plan(database, &stored, &why), &why);
     free(json);
+}
+
+void tiny_default_database(const char *path, bool with_code, bool overlapped) {
+    char source[DB_HASH_CAPACITY], code[DB_HASH_CAPACITY];
+    db *database = tiny_database(path, with_code, source, code);
+    for (int accuracy = 0; accuracy < 3; accuracy++) {
+        const tiny_row row = {.arch = tiny_host_arch(),
+                              .device_name = "",
+                              .accuracy = accuracy,
+                              .plan = {.overlapped = overlapped, .source = source, .code = with_code ? code : NULL}};
+        tiny_put(database, &row);
+    }
+    db_close(database);
 }
 
 /* ---- data ---- */

@@ -20,6 +20,9 @@ typedef struct tiny_plan {
 } tiny_plan;
 char *tiny_plan_json(const tiny_plan *plan);
 
+/* The plainest architecture that the host's ladder has, which is also what the compiler is told. */
+const char *tiny_host_arch(void);
+
 /* The kernels' source text (malloc'ed). */
 char *tiny_source(void);
 
@@ -39,6 +42,9 @@ typedef struct tiny_row {
     double median_us;
 } tiny_row;
 void tiny_put(db *database, const tiny_row *row);
+
+/* Makes a database file with one default row for the host, for any size and class. overlapped: as in tiny_plan. */
+void tiny_default_database(const char *path, bool with_code, bool overlapped);
 
 /* Inputs, outputs and expected outputs of one problem. Every pointer is 256-byte aligned. */
 typedef struct tiny_case {
