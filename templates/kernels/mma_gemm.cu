@@ -33,10 +33,11 @@ template <int ROWS, int COLUMNS> struct Tile {
         target = row * PITCH + ((chunk ^ swizzle(row)) << 4);
         column_inside = chunk * 8 < columns;
     }
-    /* rows: how many exist from the tile's first row on; what lies outside is filled with zeros */
-    __device__ __forceinline__ void load(u32 shared, i64 rows) const {
+    /* The part-th of `parts` shares of the copies. rows: how many exist from the tile's first row on; what lies outside
+     * is filled with zeros. */
+    __device__ __forceinline__ void load(u32 shared, i64 rows, int part, int parts) const {
 #pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass) {
+        for (int pass = PASSES * part / parts; pass < PASSES * (part + 1) / parts; ++pass) {
             bool inside = column_inside && row + pass * ROW_STEP < rows;
             cp_async_16(shared + target + pass * ROW_STEP * PITCH, source + pass * pass_bytes, inside ? 16 : 0);
         }
@@ -106,8 +107,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
     const i64 advance_a = (A_K_MAJOR ? (i64)TILE_K : (i64)TILE_K * M) * 2, advance_b = (i64)TILE_K * N * 2;
     const u32 shared = shared_address(shared_memory);
     i64 k_left = K - k0; /* from the next tile to load on */
-    auto load_a = [&](int stage) { tile_a.load(shared + stage * STAGE_BYTES, A_K_MAJOR ? M - m0 : k_left); };
-    auto load_b = [&](int stage) { tile_b.load(shared + stage * STAGE_BYTES + TileA::BYTES, k_left); };
+    auto load = [&](int stage, int part, int parts) {
+        tile_a.load(shared + stage * STAGE_BYTES, A_K_MAJOR ? M - m0 : k_left, part, parts);
+        tile_b.load(shared + stage * STAGE_BYTES + TileA::BYTES, k_left, part, parts);
+    };
     auto advance = [&]() {
         tile_a.source += advance_a;
         tile_b.source += advance_b;
@@ -117,8 +120,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
         if (stage < steps) {
-            load_a(stage);
-            load_b(stage);
+            load(stage, 0, 1);
             advance();
         }
         cp_async_commit();
@@ -152,13 +154,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
                 read_stage = read_stage + 1 == STAGES ? 0 : read_stage + 1;
             }
             fragment_source.load(fragments[(step + 1) & 1], shared + read_stage * STAGE_BYTES, (step + 1) % K_STEPS);
-            if (step == 0 && more)
-                load_a(write_stage);
-            if (step == (K_STEPS > 2 ? 1 : 0)) {
-                if (more) {
-                    load_b(write_stage);
+            if (step < K_STEPS - 1 && more) /* copies spread over the steps: a burst delays the ldmatrix */
+                load(write_stage, step, K_STEPS - 1);
+            if (step == K_STEPS - 2) {
+                if (more)
                     advance();
-                }
                 cp_async_commit();
                 write_stage = write_stage + 1 == STAGES ? 0 : write_stage + 1;
             }

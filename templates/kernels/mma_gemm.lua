@@ -140,7 +140,7 @@ return {
       -- the second attempt runs only if the guessed exponent did not fit what the first one saw
       values.early_exit = "if (attempt == 1 && scale_out->guess == exponent_in_force(scale_out, LOWEST_INTERMEDIATE))\n        return;"
       values.prefetch = fill(text "kernels/mma_gemm_prefetch.cu", {})
-      values.epilogue = fill(text "kernels/mma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
+      values.epilogue = fill(text "kernels/mma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], lowest_a = values.lowest_a })
     else
       values.epilogue_parameters = "float *out,"
       values.early_exit = ""

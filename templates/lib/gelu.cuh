@@ -6,19 +6,17 @@ template <int FORM> struct Form {
 };
 
 template <int ACTIVATION> __device__ __forceinline__ float gelu_derivative(float x) {
-    float v = fminf(fmaxf(x, -20.0f), 20.0f);
+    const float v = fminf(fmaxf(x, -20.0f), 20.0f), square = v * v;
     float result;
     if constexpr (ACTIVATION == 0) {
-        const float c = 0.7978845608028654f, log2e = 1.4426950408889634f;
-        float square = v * v;
-        float u = c * v * fmaf(0.044715f, square, 1.0f);
-        float slope = c * fmaf(3.0f * 0.044715f, square, 1.0f);
-        float z = exp2_approx(-2.0f * log2e * fabsf(u));
-        float r = reciprocal_approx(1.0f + z);
-        result = (u >= 0.0f ? r : z * r) + 2.0f * v * slope * z * r * r;
+        constexpr float c = 0.7978845608028654f, cubic = 0.044715f, log2e = 1.4426950408889634f;
+        const float z = exp2_approx(fmaf(square, -2.0f * log2e * c * cubic, -2.0f * log2e * c) * fabsf(v));
+        const float r = reciprocal_approx(1.0f + z), zr = z * r;
+        const float twice_x_slope = fmaf(square, 6.0f * c * cubic, 2.0f * c) * v;
+        result = fmaf(twice_x_slope * zr, r, v >= 0.0f ? r : zr);
     } else {
-        float density = 0.3989422804014327f * exp2_approx(-0.7213475204444817f * v * v);
-        result = 0.5f * erfcf(-0.7071067811865476f * v) + v * density;
+        const float density = 0.3989422804014327f * exp2_approx(-0.7213475204444817f * square);
+        result = fmaf(v, density, 0.5f * erfcf(-0.7071067811865476f * v));
     }
-    return fabsf(x) <= FLOAT_MAX ? result : __int_as_float(0x7fc00000);
+    return fmaf(x, 0.0f, result); /* adds 0, or NaN for +-Inf and NaN */
 }
