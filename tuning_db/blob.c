@@ -61,14 +61,14 @@ static mlpbwd_status take_blob(const sql *s, const char *hash, void **bytes, siz
     char *copy = malloc(length + 1);
     if (!copy)
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: no memory for a blob of %zu bytes", path, length);
-    if (length)
+    if (stored)
         memcpy(copy, stored, length);
     copy[length] = 0;
     *bytes = copy;
     if (size)
         *size = length;
     if (format)
-        strcpy(format, stored_format); /* a known one: at most 6 letters */
+        snprintf(format, 16, "%s", stored_format); /* a known one: at most 6 letters */
     return MLPBWD_OK;
 }
 
@@ -140,7 +140,7 @@ mlpbwd_status db_get_compiled(db *database, const char *source_hash, const char 
     if (row) {
         const char *found = sql_text(&s, 0);
         if (hash_is_valid(found))
-            strcpy(code_hash, found); /* 64 digits, just checked */
+            memcpy(code_hash, found, DB_HASH_CAPACITY);
         else
             status = mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: the compile cache's row of source %.64s is damaged",
                               database->path, source_hash);

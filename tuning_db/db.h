@@ -18,9 +18,6 @@ typedef struct db db;
 typedef enum { DB_READ_ONLY, DB_READ_WRITE /* created with its schema when missing, parent folders too */ } db_mode;
 
 mlpbwd_status db_open(const char *path, db_mode mode, db **out, mlp_message *why);
-/* A file written by db_export with_code (MLPBWD_FORCE), read into a database in memory; db_path() is that file. It
- * carries code too, so the same rules of ownership hold. */
-mlpbwd_status db_open_export(const char *path, db **out, mlp_message *why);
 void db_close(db *database); /* NULL is harmless */
 const char *db_path(const db *database);
 /* $MLPBWD_DATABASE (*from_environment), else $XDG_DATA_HOME/mlpbwd/tuning.sqlite, else ~/.local/share/mlpbwd/... Without

@@ -24,8 +24,15 @@ static mlpbwd_status take_blob(void *user, const char *hash, mlp_message *why) {
     return status;
 }
 
+static mlpbwd_status no_plan(mlp_message *why) {
+    return mlp_fail(why, MLPBWD_DATABASE_ERROR,
+                    "field \"plan\" is missing; `mlpbwd db export --with-code` writes files with plans");
+}
+
 static mlpbwd_status complete_row(importing *i, db_plan_row *row, char **plan, db_complete complete, void *user,
                                   mlp_message *why) {
+    if (!complete)
+        return no_plan(why);
     mlpbwd_status status = complete(user, i->database, row, plan, why);
     if (status == MLPBWD_OK && !*plan)
         status = mlp_fail(why, MLPBWD_UNSUPPORTED, "no plan could be made from its parameters");
@@ -72,9 +79,7 @@ static mlpbwd_status check_rows(importing *i, bool can_complete, mlp_message *wh
         if (in->plan_json)
             status = plan_each_blob(in->plan_json, take_blob, i, why);
         else if (!can_complete)
-            status =
-                mlp_fail(why, MLPBWD_DATABASE_ERROR,
-                         "field \"plan\" is missing; a file for this use comes from `mlpbwd db export --with-code`");
+            status = no_plan(why);
         if (status != MLPBWD_OK) {
             mlp_prefix(why, "row %zu", r);
             return status;

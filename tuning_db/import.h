@@ -1,4 +1,4 @@
-/* A file of db_export, read and checked: private to tuning_db. */
+/* A file of db_export, read and checked: for tuning_db and the runtime's forced look-up. */
 #ifndef MLP_IMPORT_H
 #define MLP_IMPORT_H
 

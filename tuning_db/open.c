@@ -49,7 +49,7 @@ static mlpbwd_status check_tables(db *database, mlp_message *why) {
 /* SQLite counts a last page that is cut off as whole. Inside a transaction, so that no writer shortens the file between
  * the two looks. */
 static mlpbwd_status check_length(db *database, mlp_message *why) {
-    int64_t pages = 0, page_size = 0;
+    int64_t pages = 0, page_size = 0, expected = 0;
     sqlite3_file *file = NULL;
     sqlite3_int64 length = 0;
     mlpbwd_status status = sql_exec(database, "measuring the file", "BEGIN", why);
@@ -64,12 +64,13 @@ static mlpbwd_status check_length(db *database, mlp_message *why) {
             code = file->pMethods->xFileSize(file, &length);
         if (code != SQLITE_OK)
             status = sql_fail(database, "measuring the file", code, why);
-        else if (length < pages * page_size)
+        expected = pages * page_size;
+        if (status == MLPBWD_OK && length < expected)
             status =
                 mlp_fail(why, MLPBWD_DATABASE_ERROR,
                          "%s: the file is damaged: it has %lld bytes and should have %lld. Restore it from a copy or "
                          "tune again into a new file",
-                         database->path, (long long)length, (long long)(pages * page_size));
+                         database->path, (long long)length, (long long)expected);
     }
     db_rollback(database);
     return status;
@@ -116,7 +117,7 @@ static mlpbwd_status migrate(db *database, mlp_message *why) {
     if (status != MLPBWD_OK)
         return status;
     /* Another process may have done it while this one waited for the lock. */
-    int64_t application, version, objects;
+    int64_t application = 0, version = 0, objects = 0;
     status = read_identity(database, &application, &version, &objects, why);
     for (int64_t next = version; status == MLPBWD_OK && next < CURRENT_VERSION; ++next)
         status = sql_exec(database, "creating its tables", migrations[next], why);
@@ -289,36 +290,6 @@ mlpbwd_status db_open(const char *path, db_mode mode, db **out, mlp_message *why
         db_close(database);
         return status;
     }
-    *out = database;
-    return MLPBWD_OK;
-}
-
-mlpbwd_status db_open_export(const char *path, db **out, mlp_message *why) {
-    if (!out)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "db_open_export: out is NULL");
-    *out = NULL;
-    if (!path || !*path)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "the path of the exported file is empty");
-    place where; /* it carries code as well: the same rules of ownership */
-    mlpbwd_status status = place_find(path, &where, why);
-    if (status != MLPBWD_OK)
-        return status;
-    place_free(&where);
-    db *database = new_db(path, false);
-    if (!database)
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", path);
-    status = open_handle(database, "file::memory:", true, why);
-    if (status == MLPBWD_OK)
-        status = migrate(database, why);
-    if (status == MLPBWD_OK)
-        status = db_import(database, path, NULL, NULL, NULL, why);
-    if (status == MLPBWD_OK)
-        status = sql_exec(database, "opening", "PRAGMA query_only = ON", why);
-    if (status != MLPBWD_OK) {
-        db_close(database);
-        return status;
-    }
-    database->read_only = true;
     *out = database;
     return MLPBWD_OK;
 }

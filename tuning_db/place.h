@@ -1,4 +1,5 @@
-/* Where a database file lies and whether it may be trusted: private to tuning_db. */
+/* Where a database file lies and whether it may be trusted: for tuning_db and the
+ * runtime's forced look-up. */
 #ifndef MLP_PLACE_H
 #define MLP_PLACE_H
 

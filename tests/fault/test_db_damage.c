@@ -26,8 +26,9 @@ static void fill(const char *path, char hashes[2 * PLANS][DB_HASH_CAPACITY]) {
         fixture_plan plan;
         fixture_make_plan(database, 64 + i, 5, &plan);
         assert_int_equal(db_put_plan(database, &plan.row, &why), MLPBWD_OK);
-        memcpy(hashes[2 * i], plan.source_hash, DB_HASH_CAPACITY);
-        memcpy(hashes[2 * i + 1], plan.code_hash, DB_HASH_CAPACITY);
+        const size_t at = (size_t)i * 2;
+        memcpy(hashes[at], plan.source_hash, DB_HASH_CAPACITY);
+        memcpy(hashes[at + 1], plan.code_hash, DB_HASH_CAPACITY);
     }
     for (int i = 0; i < CANDIDATES; ++i) {
         char parameters[64];

@@ -172,12 +172,6 @@ static void test_modes_that_let_others_write(void **state) {
         refused(path, DB_READ_ONLY, mode);
         refused(path, DB_READ_WRITE, command);
     }
-    mlp_message why = {""};
-    db *database;
-    fixture_write(fixture_path(state, "a.json"), "{}", 2);
-    assert_int_equal(chmod(fixture_path(state, "a.json"), 0666), 0);
-    assert_int_equal(db_open_export(fixture_path(state, "a.json"), &database, &why), MLPBWD_DATABASE_ERROR);
-    assert_non_null(strstr(why.text, "chmod go-w"));
 }
 
 /* Runs in a child as another user; its exit status is the number of the step that went wrong. */
