@@ -85,7 +85,8 @@ typedef struct db_candidate {
     const char *date;
 } db_candidate;
 
-/* Inserts or replaces by (device_name, arch, units, problem, pipeline, slot, kernel, parameters); commits. */
+/* Inserts or replaces by (device_name, arch, units, problem, pipeline, slot, kernel, parameters); commits. Of reason, at
+ * most 64 KiB are kept, and bytes that are no UTF-8 become "?". */
 mlpbwd_status db_record_candidate(db *database, const db_candidate *candidate, mlp_message *why);
 typedef mlpbwd_status (*db_candidate_visitor)(void *user, const db_candidate *candidate, mlp_message *why);
 /* Equal fields of *like; NULL text, negative tokens/sizes/accuracy/units: any. */

@@ -234,7 +234,9 @@ static mlpbwd_status open_writer(db *database, const place *where, mlp_message *
     mlpbwd_status status = open_uri(database, where, "", true, why);
     if (status != MLPBWD_OK)
         return status;
-    return sql_exec(database, "preparing for writing", "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL", why);
+    /* Without spilling, a long transaction (an import that compiles) keeps readers out only while it commits. */
+    return sql_exec(database, "preparing for writing",
+                    "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF", why);
 }
 
 static mlpbwd_status open_at(db *database, const place *where, db_mode mode, mlp_message *why) {

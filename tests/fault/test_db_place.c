@@ -291,8 +291,10 @@ static void interrupt_writer(const char *path) {
         db *database;
         char hash[DB_HASH_CAPACITY];
         static char bytes[1 << 20];
-        if (db_open(path, DB_READ_WRITE, &database, &why) != MLPBWD_OK || db_begin(database, &why) != MLPBWD_OK ||
-            sql_exec(database, "spilling", "PRAGMA cache_size = 10; DELETE FROM plans", &why) != MLPBWD_OK)
+        if (db_open(path, DB_READ_WRITE, &database, &why) != MLPBWD_OK ||
+            sql_exec(database, "spilling", "PRAGMA cache_spill = ON; PRAGMA cache_size = 10", &why) != MLPBWD_OK ||
+            db_begin(database, &why) != MLPBWD_OK ||
+            sql_exec(database, "spilling", "DELETE FROM plans", &why) != MLPBWD_OK)
             _exit(1);
         for (int i = 0; i < 4; ++i) {
             bytes[0] = (char)i;

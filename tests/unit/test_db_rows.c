@@ -190,14 +190,14 @@ static void test_candidates(void **state) {
     }
     db_candidate candidate = fixture_candidate(1, parameters);
     candidate.outcome = "crashed";
-    candidate.reason = "signal 11 \xff";
+    candidate.reason = "signal 11 \xff \xe2\x80\x98quoted\xe2\x80\x99 cut \xe2\x80";
     candidate.median_us = -1;
     assert_int_equal(db_record_candidate(database, &candidate, &why), MLPBWD_OK);
     db_candidate like = any_candidate;
     seen all = {0};
     assert_int_equal(db_each_candidate(database, &like, see_candidate, &all, &why), MLPBWD_OK);
-    assert_string_equal(all.text,
-                        "{\"number\":0} ok  100; {\"number\":1} crashed signal 11 \xff -1; {\"number\":2} ok  102; ");
+    assert_string_equal(all.text, "{\"number\":0} ok  100; {\"number\":1} crashed signal 11 ? "
+                                  "\xe2\x80\x98quoted\xe2\x80\x99 cut ?? -1; {\"number\":2} ok  102; ");
     like.outcome = "crashed";
     like.tokens = 256;
     like.kernel = "gemm";
