@@ -105,7 +105,8 @@ mlpbwd_status lookup_open_databases(const char *explicit_path, db *databases[2],
     if (explicit_path) {
         mlpbwd_status status = db_open(explicit_path, DB_READ_ONLY, &databases[0], why);
         *count = status == MLPBWD_OK;
-        return status;
+        /* Whatever is wrong with it ("" is no path at all), it is a path that cannot be opened. */
+        return status == MLPBWD_INVALID_ARGUMENT ? MLPBWD_DATABASE_ERROR : status;
     }
     mlpbwd_status status = add_user(databases, count, why);
     if (status == MLPBWD_OK)
