@@ -1,6 +1,5 @@
 
-void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     i64 splits = *(const i64 *)args[9];
     const problem p = {.a = *(const float *const *)args[0],
@@ -16,8 +15,7 @@ void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
 
 /* Ordered sum of the parts that the splits of K left, in double; one call a run of REDUCE_LENGTH elements. */
 #define REDUCE_LENGTH ${reduce_length}
-void host_gemm_reduce(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_gemm_reduce(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     const float *parts = *(const float *const *)args[0];
     float *c = *(float *const *)args[1];

@@ -1,7 +1,6 @@
 
 /* column_sums may be NULL: grad_bias1 is not wanted. */
-void host_gemm_dgelu(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_gemm_dgelu(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     const problem p = {.a = *(const float *const *)args[0],
                        .b = *(const float *const *)args[1],

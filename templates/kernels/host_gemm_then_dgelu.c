@@ -1,6 +1,5 @@
 
-void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     const problem p = {.a = *(const float *const *)args[0],
                        .b = *(const float *const *)args[1],
@@ -13,8 +12,7 @@ void host_gemm(void *const *args, unsigned x, unsigned y, unsigned z)
 }
 
 #define RUN_LENGTH ${run_length}
-void host_dgelu(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_dgelu(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     i64 first = (i64)x * RUN_LENGTH, length = least(RUN_LENGTH, *(const i64 *)args[2] - first);
     dgelu_block(*(const i32 *)args[3], *(float *const *)args[0] + first, *(const float *const *)args[1] + first, 0, 1,

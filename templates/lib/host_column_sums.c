@@ -1,8 +1,7 @@
 
 /* sums[columns] (+)= the column sums of rows x columns values, in double; one call a run of RUN_COLUMNS columns. */
 #define RUN_COLUMNS ${run_columns}
-void host_column_sums(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_column_sums(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)y, (void)z;
     const float *values = *(const float *const *)args[0];
     float *sums = *(float *const *)args[1];

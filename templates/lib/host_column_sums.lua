@@ -32,7 +32,7 @@ function host_column_sums.kernel(name, doc, first, rows)
         valid = function() return true end,
         prune = function(c, problem)
             if c.p.threads == 1 and problem.T * problem.H > 1 << 16 then
-                return false, "one thread is for problems that a launch on several takes longer to start than to compute"
+                return false, "one thread is for sums that take less time than waking another"
             end
             if c.p.threads == 16 and problem.units <= 16 then
                 return false, "16 threads are all there are"

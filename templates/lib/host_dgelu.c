@@ -1,17 +1,14 @@
 
-static inline wide select_wide(wide_bits mask, wide yes, wide no)
-{
+static inline wide select_wide(wide_bits mask, wide yes, wide no) {
     return (wide)(((wide_bits)yes & mask) | ((wide_bits)no & ~mask));
 }
 
-static inline wide splat_wide(double value)
-{
+static inline wide splat_wide(double value) {
     return value - (wide){0};
 }
 
 /* exp(x) for x <= 0, to 2e-10 relative; below exp(-708), which is 0 beside anything that float32 holds, it stops. */
-static inline wide exp_negative(wide x)
-{
+static inline wide exp_negative(wide x) {
     const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer in the low bits */
     x = select_wide(x < -708.0, splat_wide(-708.0), x);
     wide shifted = x * 1.4426950408889634 + shift;
@@ -32,8 +29,7 @@ static inline wide exp_negative(wide x)
 /* gelu'(-y), y >= 0. Both forms keep their relative accuracy in the tail, where a row may have nothing else; and
  * gelu'(y) = 1 - gelu'(-y) serves the other side. y is cut at 40, where all is 0 or 1 in float32, so that nothing
  * overflows. */
-static inline wide dgelu_tanh_negative(wide y)
-{
+static inline wide dgelu_tanh_negative(wide y) {
     const double c = 0.7978845608028654, k = 0.044715;
     wide y2 = y * y;
     wide e = exp_negative(-2.0 * c * y * (1.0 + k * y2));
@@ -42,8 +38,7 @@ static inline wide dgelu_tanh_negative(wide y)
 }
 
 /* Phi(-y) = phi(y) * R(y), R (Mills' ratio) as s * polynomial(s), s = 1 / (1 + 0.3 y): 1.3e-9 relative on [0, 40]. */
-static inline wide dgelu_erf_negative(wide y)
-{
+static inline wide dgelu_erf_negative(wide y) {
     wide s = 1.0 / (1.0 + 0.3 * y);
     wide p = s * 0.03393454996588172 - 0.21184995467393869;
     p = p * s + 0.53317375962041755;
@@ -60,42 +55,38 @@ static inline wide dgelu_erf_negative(wide y)
 }
 
 /* gelu'(x) from the same function at -|x|; x - x is 0, or NaN where x is infinite or NaN, as in the formula. */
-static inline wide dgelu_finish(wide x, wide negative)
-{
+static inline wide dgelu_finish(wide x, wide negative) {
     return select_wide(x > 0.0, 1.0 - negative, negative) + (x - x);
 }
 
-static inline wide dgelu_magnitude(wide x)
-{
+static inline wide dgelu_magnitude(wide x) {
     wide y = select_wide(x < 0.0, -x, x);
     return select_wide(y < 40.0, y, splat_wide(40.0));
 }
 
 /* gradient[rows][columns] *= gelu'(input), both with row length `stride`; columns is a multiple of LANES. sums, where
  * not NULL, gains the column sums. */
-#define DGELU_BLOCK(name, negative)                                                                                     \
-    static __attribute__((noinline)) void name(float *gradient, const float *input, i64 stride, i64 rows,               \
-                                               i64 columns, double *sums)                                               \
-    {                                                                                                                   \
-        for (i64 j = 0; j < columns; j += HALF) {                                                                       \
-            wide sum = {0};                                                                                             \
-            for (i64 i = 0; i < rows; i++) {                                                                            \
-                wide x = load_wide(input + i * stride + j);                                                             \
-                wide g = load_wide(gradient + i * stride + j) * dgelu_finish(x, negative(dgelu_magnitude(x)));          \
-                store_wide(gradient + i * stride + j, g);                                                               \
-                sum += g;                                                                                               \
-            }                                                                                                           \
-            if (sums) {                                                                                                 \
-                *(wide *)(sums + j) += sum;                                                                             \
-            }                                                                                                           \
-        }                                                                                                               \
+#define DGELU_BLOCK(name, negative)                                                                                    \
+    static __attribute__((noinline)) void name(float *gradient, const float *input, i64 stride, i64 rows,              \
+                                               i64 columns, double *sums) {                                            \
+        for (i64 j = 0; j < columns; j += HALF) {                                                                      \
+            wide sum = {0};                                                                                            \
+            for (i64 i = 0; i < rows; i++) {                                                                           \
+                wide x = load_wide(input + i * stride + j);                                                            \
+                wide g = load_wide(gradient + i * stride + j) * dgelu_finish(x, negative(dgelu_magnitude(x)));         \
+                store_wide(gradient + i * stride + j, g);                                                              \
+                sum += g;                                                                                              \
+            }                                                                                                          \
+            if (sums) {                                                                                                \
+                *(wide *)(sums + j) += sum;                                                                            \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 DGELU_BLOCK(dgelu_tanh, dgelu_tanh_negative)
 DGELU_BLOCK(dgelu_erf, dgelu_erf_negative)
 
 static inline void dgelu_block(i32 activation, float *gradient, const float *input, i64 stride, i64 rows, i64 columns,
-                               double *sums)
-{
+                               double *sums) {
     if (activation) {
         dgelu_erf(gradient, input, stride, rows, columns, sums);
     } else {

@@ -23,8 +23,7 @@ typedef float four __attribute__((vector_size(16), may_alias));
 typedef float four_any __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* rows x columns of the block at `from` to panels of MICRO_ROWS rows, k-major. */
-static __attribute__((noinline)) void pack_a(float *to, const float *from, i64 stride, i64 rows, i64 columns)
-{
+static __attribute__((noinline)) void pack_a(float *to, const float *from, i64 stride, i64 rows, i64 columns) {
 #if A_TRANSPOSED
     for (i64 k = 0; k < columns; k++) {
         for (i64 i = 0; i < rows; i += MICRO_ROWS) {
@@ -73,8 +72,7 @@ static __attribute__((noinline)) void pack_a(float *to, const float *from, i64 s
 }
 
 /* rows x columns of the block at `from` to panels of MICRO_COLUMNS columns; columns is a multiple of LANES. */
-static __attribute__((noinline)) void pack_b(float *to, const float *from, i64 stride, i64 rows, i64 columns)
-{
+static __attribute__((noinline)) void pack_b(float *to, const float *from, i64 stride, i64 rows, i64 columns) {
     for (i64 k = 0; k < rows; k++) {
         const float *line = from + k * stride;
         float *panel = to + k * MICRO_COLUMNS;
@@ -97,8 +95,7 @@ static __attribute__((noinline)) void pack_b(float *to, const float *from, i64 s
 
 /* One micro tile: c (+)= packed a * packed b over `depth`; stores `rows` rows and `vectors` vectors of it. */
 static __attribute__((noinline)) void micro_tile(const float *a, const float *b, i64 depth, float *c, i64 stride,
-                                                 i64 rows, i64 vectors, int add)
-{
+                                                 i64 rows, i64 vectors, int add) {
 ${micro_declare}
     i64 k = 0;
     for (; k + ${unroll} <= depth; k += ${unroll}) {
@@ -110,8 +107,7 @@ ${micro_step}
 ${micro_store}
 }
 
-static void compute_tile(const problem *p, float *panel, i64 m0, i64 n0, i64 k0, i64 k1, float *c, int add)
-{
+static void compute_tile(const problem *p, float *panel, i64 m0, i64 n0, i64 k0, i64 k1, float *c, int add) {
     i64 rows = least(TILE_M, p->m - m0), columns = least(p->tile_n, p->n - n0);
 ${tile_begin}
     float *panel_a = panel, *panel_b = panel + ${panel_a_floats};
@@ -133,22 +129,19 @@ ${tile_end}
 }
 
 /* Sets the number of the next tile to 0 for the launch that follows. */
-void host_gemm_start(void *const *args, unsigned x, unsigned y, unsigned z)
-{
+void host_gemm_start(void *const *args, unsigned x, unsigned y, unsigned z) {
     (void)x, (void)y, (void)z;
     **(i64 *const *)args[0] = 0;
 }
 
 /* The part of K that one split sums: whole blocks, so that fewer splits than asked for may have work. */
-static i64 split_length(i64 k, i64 splits)
-{
+static i64 split_length(i64 k, i64 splits) {
     return ((k + splits - 1) / splits + BLOCK_K - 1) / BLOCK_K * BLOCK_K;
 }
 
 /* Tiles are handed out one by one, so that a processor that others disturb does not hold up the rest; which of them
  * computes a tile changes no bit of it. */
-static void compute_tiles(const problem *p, float *panel, i64 *next, i64 splits)
-{
+static void compute_tiles(const problem *p, float *panel, i64 *next, i64 splits) {
     i64 tiles_m = (p->m + TILE_M - 1) / TILE_M, tiles_n = (p->n + p->tile_n - 1) / p->tile_n;
     i64 chunk = split_length(p->k, splits);
     splits = (p->k + chunk - 1) / chunk;

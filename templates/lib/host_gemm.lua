@@ -35,7 +35,7 @@ local function round_up(value, step)
     return (value + step - 1) // step * step
 end
 
--- Bytes of one grid point's panels: A, B, column sums in double; a whole number of pages.
+-- Floats of one grid point's panels of A and of B.
 local function panel_floats(c)
     local rows, vectors = micro(c)
     local a = round_up(round_up(c.p.tile_m, rows) * c.p.block_k, 64)
@@ -43,6 +43,7 @@ local function panel_floats(c)
     return a, b
 end
 
+-- Both, and the column sums in double; a whole number of pages.
 local function panel_bytes(c)
     local a, b = panel_floats(c)
     return round_up(4 * (a + b) + 8 * c.p.tile_n, 4096)
@@ -182,8 +183,8 @@ local function micro_text(c)
         store[#store + 1] = string.format("    if (rows > %d) {", i)
         for v = 0, vectors - 1 do
             store[#store + 1] = string.format("        if (vectors > %d) {", v)
-            store[#store + 1] = string.format("            vector_any *to = (vector_any *)(c + %d * stride + %d * LANES);",
-                                              i, v)
+            local to = string.format("(vector_any *)(c + %d * stride + %d * LANES)", i, v)
+            store[#store + 1] = "            vector_any *to = " .. to .. ";"
             store[#store + 1] = "            if (add) {"
             store[#store + 1] = string.format("                c%d_%d += *to;", i, v)
             store[#store + 1] = "            }"

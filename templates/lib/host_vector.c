@@ -14,18 +14,15 @@ typedef float half_any __attribute__((vector_size(4 * HALF), aligned(4), may_ali
 typedef double wide __attribute__((vector_size(8 * HALF), may_alias));
 typedef i64 wide_bits __attribute__((vector_size(8 * HALF), may_alias));
 
-static inline i64 least(i64 a, i64 b)
-{
+static inline i64 least(i64 a, i64 b) {
     return a < b ? a : b;
 }
 
-static inline wide load_wide(const float *from)
-{
+static inline wide load_wide(const float *from) {
     return __builtin_convertvector(*(const half_any *)from, wide);
 }
 
-static inline void store_wide(float *to, wide value)
-{
+static inline void store_wide(float *to, wide value) {
     typedef float half __attribute__((vector_size(4 * HALF)));
     *(half_any *)to = __builtin_convertvector(value, half);
 }

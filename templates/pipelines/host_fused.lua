@@ -22,7 +22,7 @@ return {
           bind = { grad_output = "grad_output", intermediate_activated = "intermediate_activated",
                    grad_weight2 = "grad_weight2" } },
         { slot = "bias_reduce", role = "bias_reduce",
-          bind = { column_sums = "column_sums", grad_output = "grad_output", grad_bias1 = "grad_bias1",
-                   grad_bias2 = "grad_bias2" } },
+          bind = { column_sums = "column_sums", grad_output = "grad_output",
+                   grad_bias1 = "grad_bias1", grad_bias2 = "grad_bias2" } },
     },
 }

@@ -21,7 +21,7 @@ return {
           bind = { grad_output = "grad_output", intermediate_activated = "intermediate_activated",
                    grad_weight2 = "grad_weight2" } },
         { slot = "bias_reduce", role = "bias_reduce",
-          bind = { grad_intermediate = "grad_intermediate_buffer", grad_output = "grad_output", grad_bias1 = "grad_bias1",
-                   grad_bias2 = "grad_bias2" } },
+          bind = { grad_intermediate = "grad_intermediate_buffer", grad_output = "grad_output",
+                   grad_bias1 = "grad_bias1", grad_bias2 = "grad_bias2" } },
     },
 }

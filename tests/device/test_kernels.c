@@ -122,9 +122,8 @@ typedef struct variant_list {
 } variant_list;
 
 static char *copy_text(const char *text) {
-    char *copy = test_alloc(strlen(text) + 1);
-    strcpy(copy, text);
-    return copy;
+    size_t size = strlen(text) + 1;
+    return memcpy(test_alloc(size), text, size);
 }
 
 /* Puts the sample first: a walk through the list with a stride that is coprime to nothing in particular would repeat

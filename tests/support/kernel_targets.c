@@ -4,36 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-static test_fixture **fixtures;
-static size_t fixture_count;
+typedef struct fixture_node {
+    test_fixture fixture;
+    struct fixture_node *next;
+} fixture_node;
+
+static fixture_node *fixtures;
 
 const test_fixture *test_fixture_get(test_sizes sizes, test_input_kind kind, int activation) {
-    for (size_t i = 0; i < fixture_count; i++) {
-        const test_fixture *f = fixtures[i];
-        if (memcmp(&f->inputs.sizes, &sizes, sizeof sizes) == 0 && f->inputs.kind == kind &&
-            f->reference.activation == activation)
-            return f;
-    }
-    test_fixture **grown = realloc(fixtures, sizeof *grown * (fixture_count + 1));
-    if (!grown)
-        abort();
-    fixtures = grown;
-    test_fixture *f = test_alloc(sizeof *f);
-    fixtures[fixture_count++] = f;
-    test_inputs_make(&f->inputs, sizes, kind, 1 + (uint64_t)sizes.tokens);
-    reference64_make(&f->reference, &f->inputs, activation);
-    return f;
+    for (const fixture_node *n = fixtures; n; n = n->next)
+        if (memcmp(&n->fixture.inputs.sizes, &sizes, sizeof sizes) == 0 && n->fixture.inputs.kind == kind &&
+            n->fixture.reference.activation == activation)
+            return &n->fixture;
+    fixture_node *made = test_alloc(sizeof *made);
+    test_inputs_make(&made->fixture.inputs, sizes, kind, 1 + (uint64_t)sizes.tokens);
+    reference64_make(&made->fixture.reference, &made->fixture.inputs, activation);
+    made->next = fixtures;
+    fixtures = made;
+    return &made->fixture;
 }
 
 void test_fixtures_free(void) {
-    for (size_t i = 0; i < fixture_count; i++) {
-        test_inputs_free(&fixtures[i]->inputs);
-        reference64_free(&fixtures[i]->reference);
-        free(fixtures[i]);
+    while (fixtures) {
+        fixture_node *next = fixtures->next;
+        test_inputs_free(&fixtures->fixture.inputs);
+        reference64_free(&fixtures->fixture.reference);
+        free(fixtures);
+        fixtures = next;
     }
-    free(fixtures);
-    fixtures = NULL;
-    fixture_count = 0;
 }
 
 void test_tally_add(test_tally *tally, bool good, const char *sentence, const char *where) {
