@@ -20,22 +20,25 @@ typedef enum { DB_READ_ONLY, DB_READ_WRITE /* created with its schema when missi
 mlpbwd_status db_open(const char *path, db_mode mode, db **out, mlp_message *why);
 void db_close(db *database); /* NULL is harmless */
 const char *db_path(const db *database);
-/* $MLPBWD_DATABASE (*from_environment), else $XDG_DATA_HOME/mlpbwd/tuning.sqlite, else ~/.local/share/mlpbwd/... Without
- * any: OK, path "" and the reason in *why. Empty variables and relative XDG_DATA_HOME or HOME count as not set. */
+/* $MLPBWD_DATABASE (*from_environment), else $XDG_DATA_HOME/mlpbwd/tuning.sqlite, else ~/.local/share/mlpbwd/...
+ * Without any: OK, path "" and the reason in *why. Empty variables and a relative XDG_DATA_HOME or HOME count as not
+ * set. */
 mlpbwd_status db_default_user_path(char *path, size_t capacity, bool *from_environment, mlp_message *why);
 
 /* ---- blobs: sources and machine code, stored once by SHA-256 (lower-case hex) ---- */
 enum { DB_HASH_CAPACITY = 65 };
 void db_hash(const void *bytes, size_t size, char hash[DB_HASH_CAPACITY]);
 /* format: "cubin", "ptx", "elf-so", "source". Fills hash. */
-mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, size_t size,
-                          char hash[DB_HASH_CAPACITY], mlp_message *why);
+mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, size_t size, char hash[DB_HASH_CAPACITY],
+                          mlp_message *why);
 /* *bytes is malloc'ed, NUL-terminated behind size; its hash is verified. Absent: OK and *bytes = NULL. */
 mlpbwd_status db_get_blob(db *database, const char *hash, void **bytes, size_t *size, char format[16],
                           mlp_message *why);
 
 /* ---- stored plans ---- */
 /* A row serves (device, tokens, hidden_size, intermediate_size, accuracy); equal keys replace each other.
+ * The device of a key is device_name, arch, units and compute_capability. Values are checked (INVALID_ARGUMENT names the
+ * field); plan must be JSON, whether its blobs are there is db_check's business.
  * A default row has device_name "", units 0, tokens 0, hidden_size 0 (any), intermediate_size 0 (any). */
 typedef struct db_plan_row {
     const char *arch;        /* machine code's architecture: "sm_90a", "compute_80", "x86-64-v3" */
@@ -46,21 +49,22 @@ typedef struct db_plan_row {
     int accuracy;                   /* mlpbwd_accuracy */
     int64_t min_tokens, max_tokens; /* valid range of T, inclusive */
     const char *pipeline;
-    const char *parameters;  /* JSON object: slot -> {kernel, parameter values} */
-    const char *plan;        /* JSON: see templates/README.md, "stored plan"; names its blobs by hash */
-    double median_us;        /* < 0: never measured */
-    const char *measurement; /* JSON object: spread_us, protocol, clock_mhz, driver, power_limit_w, errors, date; or "" */
-    const char *origin;      /* "tune", "import", "build" */
-    const char *date;        /* ISO 8601 UTC, of the measurement (or of the build for defaults) */
+    const char *parameters; /* JSON object: slot -> {kernel, parameter values} */
+    const char *plan;       /* JSON: see templates/README.md, "stored plan"; names its blobs by hash */
+    double median_us;       /* < 0: never measured */
+    /* JSON object: spread_us, protocol, clock_mhz, driver, power_limit_w, errors, date; or "" */
+    const char *measurement;
+    const char *origin; /* "tune", "import", "build" */
+    const char *date;   /* ISO 8601 UTC, of the measurement (or of the build for defaults) */
 } db_plan_row;
 
 typedef mlpbwd_status (*db_plan_visitor)(void *user, const db_plan_row *row, mlp_message *why); /* not OK: stops */
 mlpbwd_status db_put_plan(db *database, const db_plan_row *row, mlp_message *why);
 /* Visits rows whose non-NULL / non-negative filter fields are equal, ordered by all key fields. */
 typedef struct db_plan_filter {
-    const char *arch, *device_name; /* NULL: any */
-    int units;                      /* < 0: any */
-    int accuracy;                   /* < 0: any */
+    const char *arch, *device_name;                 /* NULL: any */
+    int units;                                      /* < 0: any */
+    int accuracy;                                   /* < 0: any */
     int64_t tokens, hidden_size, intermediate_size; /* < 0: any */
 } db_plan_filter;
 mlpbwd_status db_each_plan(db *database, const db_plan_filter *filter, db_plan_visitor visit, void *user,
@@ -79,14 +83,14 @@ typedef struct db_candidate {
     const char *parameters;  /* canonical JSON (sorted keys, compact) */
     const char *source_hash; /* of the emitted text */
     const char *outcome, *reason;
-    double median_us; /* < 0: not timed */
+    double median_us;        /* < 0: not timed */
     const char *measurement; /* JSON: times_us, spread_us, errors, protocol, clock_mhz, driver, compiler; or "" */
     const char *code_hash;   /* or "" */
     const char *date;
 } db_candidate;
 
-/* Inserts or replaces by (device_name, arch, units, problem, pipeline, slot, kernel, parameters); commits. Of reason, at
- * most 64 KiB are kept, and bytes that are no UTF-8 become "?". */
+/* Inserts or replaces by (device_name, arch, units, problem, pipeline, slot, kernel, parameters); commits. Of reason,
+ * at most 64 KiB are kept, and bytes that are no UTF-8 become "?". */
 mlpbwd_status db_record_candidate(db *database, const db_candidate *candidate, mlp_message *why);
 typedef mlpbwd_status (*db_candidate_visitor)(void *user, const db_candidate *candidate, mlp_message *why);
 /* Equal fields of *like; NULL text, negative tokens/sizes/accuracy/units: any. */
@@ -106,11 +110,11 @@ typedef struct db_report {
     void *user;
 } db_report;
 
-/* Writes {"format":"mlpbwd-winners","version":1,"rows":[...]}: sorted, one row a line, byte-for-byte reproducible. A row
- * has the fields of db_plan_row by name; accuracy is "tf32", "fp32" or "bf16", median_us null if never measured,
- * parameters and measurement are objects (measurement is left out if ""). with_code adds "plan" (an object) to every row
- * and, behind the rows, "blobs":[{"hash","format","base64"}], each blob once; without it, parameters and measurements
- * only. */
+/* Writes {"format":"mlpbwd-winners","version":1,"rows":[...]}: sorted, one row a line, byte-for-byte reproducible. A
+ * row has the fields of db_plan_row by name; accuracy is "tf32", "fp32" or "bf16", median_us null if never measured,
+ * parameters and measurement are objects (measurement is left out if ""). with_code adds "plan" (an object) to every
+ * row and, behind the rows, "blobs":[{"hash","format","base64"}], each blob once; without it, parameters and
+ * measurements only. */
 mlpbwd_status db_export(db *database, const db_plan_filter *filter, bool with_code, FILE *out, mlp_message *why);
 /* All or nothing, in one transaction; every row is validated; a bad one names its index, field and value.
  * complete (may be NULL: rows without a plan are then refused) makes the stored plan of a row that has parameters only;
