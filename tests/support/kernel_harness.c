@@ -13,12 +13,16 @@ typedef struct compiled {
     dev_image image;
 } compiled;
 
+enum { SCRATCHES = 3 };
+
 struct harness {
     dev *device;
     dev_context *context;
     gen *generator;
     compiled *files;
     size_t file_count;
+    unsigned char *scratch[SCRATCHES]; /* kept between cases: fresh pages cost more than the kernels */
+    size_t scratch_size;
 };
 
 static void require(mlpbwd_status status, const char *what, const mlp_message *why) {
@@ -47,6 +51,8 @@ void harness_close(harness *h) {
     for (size_t i = 0; i < h->file_count; i++)
         dev_image_free(&h->files[i].image);
     free(h->files);
+    for (int i = 0; i < SCRATCHES; i++)
+        free(h->scratch[i]);
     gen_close(h->generator);
     dev_context_release(h->context);
     dev_release(h->device);
@@ -140,8 +146,8 @@ enum { GUARD = 256, GUARD_BYTE = 0xA5, BUFFERS = IN_COUNT + OUT_COUNT + 1, WORKS
 
 typedef struct arena {
     size_t offset[BUFFERS], size[BUFFERS], total;
-    unsigned char *before, *after; /* the host's copies */
-    char *memory;                  /* the device's */
+    unsigned char *before, *after, *first; /* the host's copies; first: after the first of two runs */
+    char *memory;                          /* the device's */
 } arena;
 
 static size_t aligned(size_t size) {
@@ -160,7 +166,7 @@ static float *values_in(const arena *a, unsigned char *copy, int buffer) {
     return (float *)(void *)(copy + a->offset[buffer]);
 }
 
-static void lay_out(arena *a, const harness_case *c, size_t workspace) {
+static void lay_out(harness *h, arena *a, const harness_case *c, size_t workspace) {
     for (int k = 0; k < IN_COUNT; k++)
         a->size[k] = sizeof(float) * (size_t)c->inputs->count[k];
     for (int k = 0; k < OUT_COUNT; k++)
@@ -171,8 +177,16 @@ static void lay_out(arena *a, const harness_case *c, size_t workspace) {
         a->offset[k] = a->total;
         a->total += aligned(a->size[k]) + GUARD;
     }
-    a->before = test_alloc(a->total);
-    a->after = test_alloc(a->total);
+    if (a->total > h->scratch_size) {
+        h->scratch_size = a->total;
+        for (int i = 0; i < SCRATCHES; i++) {
+            free(h->scratch[i]);
+            h->scratch[i] = test_alloc(a->total);
+        }
+    }
+    a->before = h->scratch[0];
+    a->after = h->scratch[1];
+    a->first = h->scratch[2];
 }
 
 /* Old values of a gradient that is added to: of the size of one, and another one in every element. */
@@ -259,7 +273,6 @@ static bool check_image(harness *h, arena *a, const harness_case *c, const plan_
         (void)snprintf(sentence, capacity, "%s", why.text);
         return false;
     }
-    unsigned char *first = test_alloc(a->total);
     static const int bytes[] = {0xFF, 0x3C}; /* NaN in any format; a plausible finite value */
     bool good = true;
     for (int pass = 0; pass < 2 && good; pass++) {
@@ -270,13 +283,12 @@ static bool check_image(harness *h, arena *a, const harness_case *c, const plan_
         } else {
             good = untouched(a, c, sentence, capacity) && check_values(a, c, sentence, capacity);
         }
-        if (good && pass == 1 && memcmp(first, a->after, a->offset[WORKSPACE]) != 0) {
+        if (good && pass == 1 && memcmp(a->first, a->after, a->offset[WORKSPACE]) != 0) {
             (void)snprintf(sentence, capacity, "two runs differ in their bits.");
             good = false;
         }
-        memcpy(first, a->after, a->total);
+        memcpy(a->first, a->after, a->offset[WORKSPACE]);
     }
-    free(first);
     dev_free(h->context, a->memory);
     return good;
 }
@@ -297,10 +309,8 @@ bool harness_check(harness *h, const char *plan, const harness_case *c, char *se
         return false;
     }
     arena a = {0};
-    lay_out(&a, c, plan_image_workspace(image));
+    lay_out(h, &a, c, plan_image_workspace(image));
     bool good = check_image(h, &a, c, image, sentence, capacity);
     plan_image_destroy(image);
-    free(a.before);
-    free(a.after);
     return good;
 }
