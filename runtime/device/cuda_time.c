@@ -7,9 +7,7 @@
 
 /* One thread that watches the nanosecond timer's steps (they may be 1 us apart) and the clock between two of them that
  * lie at least 30 us apart. */
-static const char probe_source[] = ".version 7.0\n"
-                                   ".target sm_80\n"
-                                   ".address_size 64\n"
+static const char probe_source[] = ".address_size 64\n"
                                    ".visible .entry clock_probe(.param .u64 out)\n"
                                    "{\n"
                                    "    .reg .pred %p;\n"
@@ -51,13 +49,23 @@ typedef struct timer {
     size_t flush_size;
 } timer;
 
+/* The probe as PTX for the last architecture of the device's ladder ("compute_80"), which the driver compiles. */
+static bool load_probe(timer *t, CUmodule *module) {
+    const dev_info *info = &t->context->base.device->info;
+    const char *number = info->ladder_length ? strrchr(info->ladder[info->ladder_length - 1], '_') : NULL;
+    char text[sizeof probe_source + 64];
+    if (!number)
+        return false;
+    snprintf(text, sizeof text, ".version 7.0\n.target sm_%s\n%s", number + 1, probe_source);
+    return cuda_load_image(t->api, text, "the clock probe", module, NULL) == MLPBWD_OK;
+}
+
 /* Loads the probe once a context. It is for information: without it the clock is reported as 0. */
 static bool have_probe(timer *t) {
     cuda_context *context = t->context;
     cuda_device *device = cuda_device_of(&context->base);
     pthread_mutex_lock(&device->mutex);
-    if (!context->probe_module &&
-        cuda_load_image(t->api, probe_source, "the clock probe", &context->probe_module, NULL))
+    if (!context->probe_module && !load_probe(t, &context->probe_module))
         context->probe_module = NULL;
     if (context->probe_module && !context->probe &&
         t->api->cuModuleGetFunction(&context->probe, context->probe_module, "clock_probe") != MLP_CUDA_SUCCESS)

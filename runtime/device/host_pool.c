@@ -16,6 +16,7 @@ typedef struct grid_job {
     void *const *arguments;
     uint32_t x, y;
     uint64_t points, chunk;
+    unsigned helpers;      /* workers that join the caller: the first ones */
     _Atomic uint64_t next; /* first point that nobody has taken */
 } grid_job;
 
@@ -54,13 +55,21 @@ static void take_points(grid_job *job) {
     }
 }
 
+/* Wakes two workers, who wake two each: waking costs microseconds, and machines have hundreds of processors. */
+static void wake_from(host_pool *pool, unsigned first) {
+    for (unsigned i = first; i < first + 2 && i < pool->job.helpers; i++)
+        sem_post(&pool->workers[i].start);
+}
+
 static void *work(void *argument) {
     worker *self = argument;
     host_pool *pool = self->pool;
+    unsigned number = (unsigned)(self - pool->workers);
     for (;;) {
         wait_for(&self->start);
         if (pool->stop)
             return NULL;
+        wake_from(pool, 2 * number + 2);
         take_points(&pool->job);
         if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1)
             sem_post(&pool->done);
@@ -135,7 +144,7 @@ void host_pool_run(host_pool *pool, host_entry entry, void *const *arguments, co
     unsigned others = helpers(pool, points, most);
     if (others == 0 || pool->process != getpid() ||
         atomic_flag_test_and_set_explicit(&pool->busy, memory_order_acquire)) {
-        grid_job alone = {entry, arguments, grid[0], grid[1], points, points, 0};
+        grid_job alone = {entry, arguments, grid[0], grid[1], points, points, 0, 0};
         take_points(&alone);
         return;
     }
@@ -145,14 +154,14 @@ void host_pool_run(host_pool *pool, host_entry entry, void *const *arguments, co
     job->x = grid[0];
     job->y = grid[1];
     job->points = points;
+    job->helpers = others;
     /* Small enough pieces to even out, large enough that taking one costs little. */
     job->chunk = points / ((uint64_t)(others + 1) * 32);
     if (job->chunk == 0)
         job->chunk = 1;
     atomic_store_explicit(&job->next, 0, memory_order_relaxed);
     atomic_store_explicit(&pool->running, others, memory_order_relaxed);
-    for (unsigned i = 0; i < others; i++)
-        sem_post(&pool->workers[i].start);
+    wake_from(pool, 0);
     take_points(job);
     wait_for(&pool->done);
     atomic_flag_clear_explicit(&pool->busy, memory_order_release);

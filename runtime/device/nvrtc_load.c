@@ -100,8 +100,10 @@ static bool try_folders(const char *const ordered[3]) {
         {"CUDA_HOME", "lib64"},
         {"CUDA_PATH", "lib64"},
         {"CONDA_PREFIX", "lib"},
+        {"CONDA_PREFIX", "lib/python3*/site-packages/nvidia/c*/lib"},
         {"VIRTUAL_ENV", "lib/python3*/site-packages/nvidia/c*/lib"},
         {"HOME", ".local/lib/python3*/site-packages/nvidia/c*/lib"},
+        {"HOME", ".pyenv/versions/*/lib/python3*/site-packages/nvidia/c*/lib"},
     };
     static const char *const folders[] = {
         "/usr/local/cuda/lib64",

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "device/host_pool.h"
 
 static const char kernel_source[] =
     "#include <math.h>\n"
@@ -236,6 +237,39 @@ static void test_grids(void **state) {
     mlp_message why;
     assert_int_equal(dev_launch(f->count, huge, block, 0, NULL, NULL, &why), MLPBWD_INVALID_ARGUMENT);
     assert_int_equal(dev_launch(f->count, block, block, 0, NULL, f, &why), MLPBWD_INVALID_ARGUMENT);
+}
+
+static void mark(void *const *arguments, unsigned x, unsigned y, unsigned z) {
+    (void)y;
+    (void)z;
+    (*(unsigned char **)arguments[0])[x]++;
+}
+
+/* More threads than this machine may have processors, and every number of them. */
+static void test_large_pool(void **state) {
+    (void)state;
+    enum { MOST = 37, POINTS = 300 };
+    host_pool *pool = host_pool_create(MOST);
+    assert_non_null(pool);
+    for (unsigned points = 1; points <= POINTS; points++) {
+        unsigned char marks[POINTS + 1] = {0}, *pointer = marks;
+        void *arguments[] = {&pointer};
+        uint32_t grid[3] = {points, 1, 1};
+        host_pool_run(pool, mark, arguments, grid, points, points % (MOST + 5));
+        for (unsigned i = 0; i < points; i++)
+            assert_int_equal(marks[i], 1);
+        assert_int_equal(marks[points], 0);
+    }
+    host_pool_destroy(pool);
+    host_pool_destroy(NULL);
+    pool = host_pool_create(1);
+    unsigned char one = 0, *pointer = &one;
+    void *arguments[] = {&pointer};
+    uint32_t grid[3] = {1, 1, 1};
+    host_pool_run(pool, mark, arguments, grid, 1, 9);
+    host_pool_run(NULL, mark, arguments, grid, 1, 9);
+    assert_int_equal(one, 2);
+    host_pool_destroy(pool);
 }
 
 /* ---- many callers ---- */
@@ -506,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_launch_values),
         cmocka_unit_test(test_grids),
+        cmocka_unit_test(test_large_pool),
         cmocka_unit_test(test_many_callers),
         cmocka_unit_test(test_busy_pool),
         cmocka_unit_test(test_fork),
