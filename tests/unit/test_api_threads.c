@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "mlpbwd.h"
+#include "status.h"
 #include "tiny.h"
 
 enum { THREADS = 4, EXECUTES = 250, ROUNDS = 60 };
@@ -171,6 +172,30 @@ static void test_last_error_is_per_thread(void **state) {
     mlpbwd_close(library);
 }
 
+static void *fail_at_length(void *argument) {
+    job *self = argument;
+    mlp_message why;
+    for (int round = 0; round < 50; round++)
+        for (size_t length = 0; length < sizeof why.text; length += 101) {
+            memset(why.text, 'a' + self->number, length);
+            why.text[length] = '\0';
+            self->failures += status_report(MLPBWD_COMPILE_ERROR, &why) != MLPBWD_COMPILE_ERROR;
+            self->failures += strcmp(mlpbwd_last_error(), why.text) != 0;
+            self->failures += status_report(MLPBWD_OK, NULL) != MLPBWD_OK || mlpbwd_last_error()[0] != '\0';
+        }
+    return NULL;
+}
+
+static void test_last_error_of_any_length(void **state) {
+    (void)state;
+    job jobs[THREADS];
+    start_all(jobs, fail_at_length, &(job){0});
+    join_all(jobs);
+    job own = {0};
+    fail_at_length(&own);
+    assert_int_equal(own.failures, 0);
+}
+
 /* ---- fork ---- */
 
 /* In the child; returns the number of what went wrong. */
@@ -241,6 +266,7 @@ int main(void) {
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads_share_a_plan),
                                        cmocka_unit_test(test_threads_make_plans),
-                                       cmocka_unit_test(test_last_error_is_per_thread), cmocka_unit_test(test_fork)};
+                                       cmocka_unit_test(test_last_error_is_per_thread),
+                                       cmocka_unit_test(test_last_error_of_any_length), cmocka_unit_test(test_fork)};
     return cmocka_run_group_tests(tests, make_database, remove_database);
 }
