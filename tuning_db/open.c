@@ -196,30 +196,25 @@ static mlpbwd_status settle(db *database, const place *where, mlp_message *why) 
 }
 
 static mlpbwd_status open_reader(db *database, const place *where, mlp_message *why) {
-    bool journal, wal;
-    mlpbwd_status status = place_has_side_file(where, "-journal", &journal, why);
-    if (status == MLPBWD_OK)
-        status = place_has_side_file(where, "-wal", &wal, why);
-    if (status == MLPBWD_OK)
-        status = open_uri(database, where, "", false, why);
+    mlpbwd_status status = open_uri(database, where, "", false, why);
     if (status != MLPBWD_OK)
         return status;
     bool in_wal = is_wal(database);
     if (where->writable) {
-        if (!journal && !in_wal)
+        if (!where->journal && !in_wal)
             return MLPBWD_OK;
         close_handle(database);
         status = settle(database, where, why);
         return status == MLPBWD_OK ? open_uri(database, where, "", false, why) : status;
     }
-    if (in_wal && wal)
+    if (in_wal && where->wal)
         return mlp_fail(why, MLPBWD_DATABASE_ERROR,
                         "%s: changes wait in %s-wal and cannot be taken in here, because the folder or the file cannot "
                         "be written. Run `sqlite3 FILE 'PRAGMA journal_mode=DELETE'` where it can be written",
                         database->path, where->real);
     /* With a journal beside it the file may be half changed, which immutable would not notice: read with locks, and let
      * SQLite tell a running writer from a dead one. */
-    if (journal)
+    if (where->journal)
         return MLPBWD_OK;
     close_handle(database);
     return open_uri(database, where, "?immutable=1", false, why);

@@ -37,6 +37,22 @@ static mlpbwd_status judge_owner(const char *path, const struct stat *info, mlp_
     return MLPBWD_OK;
 }
 
+/* SQLite writes into the database what a journal beside it says, so a stranger's journal is as bad as a stranger's
+ * database. An empty one says nothing. */
+static mlpbwd_status find_side_file(const char *real, const char *suffix, bool *present, mlp_message *why) {
+    char *name = NULL;
+    if (asprintf(&name, "%s%s", real, suffix) < 0)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", real);
+    struct stat info;
+    mlpbwd_status status = MLPBWD_OK;
+    if (lstat(name, &info) == 0 && (info.st_size > 0 || !S_ISREG(info.st_mode))) {
+        *present = true;
+        status = judge_owner(name, &info, why);
+    }
+    free(name);
+    return status;
+}
+
 mlpbwd_status place_find(const char *path, place *out, mlp_message *why) {
     *out = (place){0};
     char *real = realpath(path, NULL);
@@ -57,7 +73,6 @@ mlpbwd_status place_find(const char *path, place *out, mlp_message *why) {
     out->real = real;
     out->device = info.st_dev;
     out->inode = info.st_ino;
-    out->empty = info.st_size == 0;
     out->writable = can_write(real, &info);
     char *slash = strrchr(real, '/'); /* realpath: there always is one */
     char saved = slash[1];
@@ -66,7 +81,12 @@ mlpbwd_status place_find(const char *path, place *out, mlp_message *why) {
     if (stat(real, &folder) != 0 || !can_write(real, &folder))
         out->writable = false;
     slash[1] = saved;
-    return MLPBWD_OK;
+    status = find_side_file(real, "-journal", &out->journal, why);
+    if (status == MLPBWD_OK)
+        status = find_side_file(real, "-wal", &out->wal, why);
+    if (status != MLPBWD_OK)
+        place_free(out);
+    return status;
 }
 
 void place_free(place *where) {
@@ -110,17 +130,6 @@ mlpbwd_status place_create(const char *path, mlp_message *why) {
     }
     if (close(file) != 0)
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: cannot be created: %s", path, strerror(errno));
-    return MLPBWD_OK;
-}
-
-mlpbwd_status place_has_side_file(const place *where, const char *suffix, bool *present, mlp_message *why) {
-    *present = false;
-    char *name = NULL;
-    if (asprintf(&name, "%s%s", where->real, suffix) < 0)
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", where->real);
-    struct stat info;
-    *present = stat(name, &info) == 0 && info.st_size > 0;
-    free(name);
     return MLPBWD_OK;
 }
 

@@ -216,6 +216,31 @@ static void test_other_owners(void **state) {
     assert_int_equal(result, 0);
 }
 
+/* SQLite takes pages out of a journal into the database: whose journal it is matters as much. */
+static void test_planted_journals(void **state) {
+    static const char *const suffixes[] = {"-journal", "-wal"};
+    for (size_t i = 0; i < 2; ++i) {
+        char name[64], side[64];
+        snprintf(name, sizeof name, "planted%zu.sqlite", i);
+        snprintf(side, sizeof side, "%s%s", name, suffixes[i]);
+        const char *path = fixture_path(state, name), *planted = fixture_path(state, side);
+        make(path);
+        fixture_write(planted, "pages", 5);
+        assert_int_equal(chmod(planted, 0666), 0);
+        refused(path, DB_READ_ONLY, suffixes[i]);
+        refused(path, DB_READ_WRITE, "others can write it");
+        assert_int_equal(remove(planted), 0);
+        assert_int_equal(symlink("/etc/hostname", planted), 0);
+        refused(path, DB_READ_WRITE, "special file");
+        if (geteuid() != 0)
+            continue;
+        assert_int_equal(remove(planted), 0);
+        fixture_write(planted, "pages", 5);
+        assert_int_equal(chown(planted, 12345, 12345), 0);
+        refused(path, DB_READ_WRITE, "owned by user 12345");
+    }
+}
+
 static void change(const char *path, const char *text) {
     mlp_message why = {""};
     db *database = fixture_open(path, DB_READ_WRITE);
@@ -368,6 +393,7 @@ int main(void) {
         IN_FOLDER(test_read_only_folder),
         IN_FOLDER(test_modes_that_let_others_write),
         IN_FOLDER(test_other_owners),
+        IN_FOLDER(test_planted_journals),
         IN_FOLDER(test_foreign_and_newer_files),
         IN_FOLDER(test_wal_files),
         IN_FOLDER(test_interrupted_writer),
