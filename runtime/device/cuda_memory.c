@@ -34,7 +34,7 @@ mlpbwd_status cuda_alloc(dev_context *base, size_t size, void **out, mlp_message
 void cuda_free(dev_context *base, void *pointer) {
     cuda_context *context = cuda_context_of(base);
     cuda_guard guard;
-    if (cuda_enter_setup(context, &guard, NULL))
+    if (!cuda_context_alive(context) || cuda_enter_setup(context, &guard, NULL))
         return;
     (void)context->api->cuMemFree_v2(device_pointer(pointer)); /* fails only after an error that others report */
     cuda_leave(context, &guard);

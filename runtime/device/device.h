@@ -99,7 +99,8 @@ void dev_context_release(dev_context *context);
 mlpbwd_status dev_context_enter(dev_context *context, bool *pushed, mlp_message *why);
 void dev_context_leave(dev_context *context, bool pushed);
 
-/* Loads machine code (cubin, PTX, shared object). The bytes may be freed afterwards. */
+/* Loads machine code (cubin, PTX, shared object). The bytes may be freed afterwards. DATABASE_ERROR: cut short or
+ * damaged; UNSUPPORTED: another backend's or architecture's, or newer than the driver. */
 mlpbwd_status dev_module_load(dev_context *context, const void *bytes, size_t size, const char *format,
                               dev_module **out, mlp_message *why);
 /* Waits for running work of the context if it must; leaves the module loaded when waiting is impossible. */

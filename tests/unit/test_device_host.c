@@ -1,5 +1,6 @@
 /* The host device end to end: hand-written C kernels are compiled, loaded and launched, also from many threads. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -398,6 +401,51 @@ static void test_fork_while_busy(void **state) {
 
 /* ---- modules ---- */
 
+static bool refuse_memfd;
+
+/* Stands before the C library's: kernels without it exist. */
+int memfd_create(const char *name, unsigned flags) {
+    if (refuse_memfd) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+static void test_modules_through_files(void **state) {
+    NEED_DEVICE();
+    dev_module *module;
+    mlp_message why = {""};
+    char folder[] = "/tmp/it's \"odd\" XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    const char *before = getenv("TMPDIR");
+    char *kept = before ? strdup(before) : NULL;
+    setenv("TMPDIR", folder, 1);
+    refuse_memfd = true;
+    for (int i = 0; i < 3; i++) {
+        mlpbwd_status status = dev_module_load(f->context, f->image.bytes, f->image.size, "elf-so", &module, &why);
+        if (status)
+            refuse_memfd = false;
+        assert_string_equal(why.text, "");
+        assert_int_equal(status, MLPBWD_OK);
+        fixture own = *f;
+        own.module = module;
+        get(&own, "count", &own.count);
+        check_grid(&own, 10, 2, 1, 2);
+        dev_module_unload(module);
+    }
+    assert_int_equal(rmdir(folder), 0); /* and nothing is left in it */
+    mlpbwd_status status = dev_module_load(f->context, f->image.bytes, f->image.size, "elf-so", &module, &why);
+    refuse_memfd = false;
+    assert_int_equal(status, MLPBWD_DEVICE_ERROR);
+    assert_non_null(strstr(why.text, folder));
+    if (kept)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+}
+
 static int open_files(void) {
     DIR *folder = opendir("/proc/self/fd");
     int count = 0;
@@ -546,6 +594,7 @@ int main(void) {
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_fork_while_busy),
         cmocka_unit_test(test_modules_stay_apart),
+        cmocka_unit_test(test_modules_through_files),
         cmocka_unit_test(test_bad_modules),
         cmocka_unit_test(test_no_space_for_module),
         cmocka_unit_test(test_time),
