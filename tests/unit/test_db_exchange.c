@@ -1,5 +1,6 @@
 /* Export, import and merge: exact round trips, all or nothing, the rule for equal keys, and no crash on mangled files.
  */
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -99,6 +100,24 @@ static void test_numbers_survive(void **state) {
     free(text);
     db_close(first);
     db_close(second);
+}
+
+/* A locale with a decimal comma: the system's, or one made in the test's folder. */
+static bool choose_comma(void *const *state) {
+    char command[4200];
+    if (setlocale(LC_ALL, "de_DE.UTF-8"))
+        return true;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1",
+             (const char *)*state);
+    return system(command) == 0 && setenv("LOCPATH", *state, 1) == 0 && setlocale(LC_ALL, "de_DE.UTF-8");
+}
+
+static void test_other_locale(void **state) {
+    if (!choose_comma(state))
+        skip();
+    assert_string_equal(localeconv()->decimal_point, ",");
+    test_round_trip_is_exact(state);
+    assert_non_null(setlocale(LC_ALL, "C"));
 }
 
 static mlpbwd_status make_plan(void *user, db *database, const db_plan_row *row, char **plan, mlp_message *why) {
@@ -380,6 +399,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_round_trip_is_exact),
         IN_FOLDER(test_numbers_survive),
+        IN_FOLDER(test_other_locale),
         IN_FOLDER(test_parameters_alone_are_completed),
         IN_FOLDER(test_bad_files_are_refused_by_row_field_and_value),
         IN_FOLDER(test_mangled_files),
