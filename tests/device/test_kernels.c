@@ -1,5 +1,5 @@
 /* Every kernel of every pipeline against float64, on every device that opens. Two passes: defaults on many shapes, then
- * a fixed sample of the other variants (all of them with MLPBWD_TEST_VARIANTS=all) on two shapes. */
+ * a fixed sample of the other variants (all of them with MLPBWD_TEST_VARIANTS=all) on four shapes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,7 @@
 #include "kernel_targets.h"
 
 static const test_sizes wide = {0, 128, 192}, tall = {0, 192, 128};
+static const test_sizes several_tiles = {300, 320, 1152}; /* in every direction, whatever the tile */
 
 static test_sizes with_tokens(test_sizes sizes, int64_t tokens) {
     sizes.tokens = tokens;
@@ -75,6 +76,8 @@ static void check_defaults(void *user, harness *h, const kernel_target *target) 
                            OUTPUT_ALL, tally);
         }
     }
+    if (plan && target->first)
+        check_case(h, target, plan, test_fixture_get(several_tiles, INPUT_NORMAL, 0), false, OUTPUT_ALL, tally);
     free(plan);
     print_message("%s: defaults %s, %.1f s\n", kernel_target_name(h, target),
                   tally->failures > before ? "FAILED" : "ok", seconds() - start);
@@ -193,10 +196,12 @@ static void check_variant(harness *h, variant_slot *slot, test_tally *tally) {
     json_t *selection = json_pack("{s:O}", slot->slot, variant);
     int before = tally->failures, parity = (int)(slot->done & 1);
     char *plan = build(h, &slot->target, selection, tally);
-    for (int shape = 0; plan && shape < 2; shape++)
-        check_case(h, &slot->target, plan,
-                   test_fixture_get(with_tokens(shape ? wide : tall, shape ? 541 : 65), INPUT_NORMAL, parity ^ shape),
-                   parity != shape, OUTPUT_ALL, tally);
+    for (int i = 0; plan && i < 4; i++) {
+        const test_sizes shapes[] = {with_tokens(tall, 65), with_tokens(wide, 541), with_tokens(wide, 2),
+                                     several_tiles};
+        check_case(h, &slot->target, plan, test_fixture_get(shapes[i], INPUT_NORMAL, i == 3 ? 0 : parity ^ (i & 1)),
+                   parity == (i & 1), OUTPUT_ALL, tally);
+    }
     if (tally->failures > before) {
         char *text = json_dumps(selection, JSON_COMPACT);
         print_error("the variant was %s of %s\n", text, slot->key);
