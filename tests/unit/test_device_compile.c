@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "device/device.h"
+#include "device/backend.h"
 
 static const char good_source[] =
     "#ifndef VALUE\n#define VALUE 1\n#endif\n"
@@ -387,6 +387,10 @@ static void test_nvrtc(void **state) {
         assert_memory_equal(image.bytes, "\177ELF", 4);
         assert_non_null(strstr(image.log, "registers"));
         assert_non_null(strstr(image.log, "spill stores"));
+        mlp_message check;
+        assert_int_equal(elf_check(image.bytes, image.size, "cubin", &check), MLPBWD_OK);
+        for (size_t size = 0; size < image.size; size++) /* cut anywhere, before a driver sees it */
+            assert_int_equal(elf_check(image.bytes, size, "cubin", &check), MLPBWD_DATABASE_ERROR);
         dev_image_free(&image);
     }
     dev_image image;
