@@ -69,9 +69,9 @@ static void copy_names(lua_State *L, int from, int to, const char *const *names)
     }
 }
 
-static const char *const base_names[] = {"assert", "error",    "getmetatable", "ipairs", "next", "pcall",   "rawequal",
-                                         "rawget", "rawlen",   "select",       "tonumber", "tostring", "type", "xpcall",
-                                         NULL};
+/* No xpcall: a message handler for an error that a hook raises runs with hooks off, so no limit could end it. */
+static const char *const base_names[] = {"assert", "error", "getmetatable", "ipairs",   "next", "pcall", "rawequal",
+                                         "rawget", "rawlen", "select",      "tonumber", "tostring", "type", NULL};
 static const char *const string_names[] = {"byte",  "char",    "find",  "format", "gmatch",   "gsub",   "len",  "lower",
                                            "match", "reverse", "rep", "sub",   "upper",  "pack", "packsize", "unpack",
                                            NULL};
@@ -144,10 +144,13 @@ void library_push_base(lua_State *L) {
     lua_settop(L, base);
 }
 
+/* The environment itself stays empty, so that every assignment to a global is noticed. */
 void library_push_environment(lua_State *L) {
     int base = lua_gettop(L);
     lua_newtable(L);
-    int environment = lua_gettop(L);
+    lua_newtable(L); /* its metatable */
+    lua_newtable(L); /* the names */
+    int names = lua_gettop(L);
     lua_pushnil(L);
     while (lua_next(L, base)) {
         if (lua_istable(L, -1)) {
@@ -162,14 +165,16 @@ void library_push_environment(lua_State *L) {
         }
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
-        lua_rawset(L, environment);
+        lua_rawset(L, names);
     }
     lua_newtable(L);
     lua_pushcfunction(L, unknown_global);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, names);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, new_global);
     lua_setfield(L, -2, "__newindex");
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
-    lua_setmetatable(L, environment);
+    lua_setmetatable(L, -2);
 }

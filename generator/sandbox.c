@@ -44,16 +44,20 @@ void *sandbox_user(lua_State *L) {
     return box_of(L)->user;
 }
 
-/* Where the script is: the innermost Lua function's file and line. Allocates nothing: the allocator calls it. */
+/* Where the script is: the innermost Lua function's file and line; text is left alone when there is none. Allocates
+ * nothing: the allocator calls it. */
 static void locate(lua_State *L, char *text, size_t capacity) {
     lua_Debug record;
+    if (box_of(L)->chunk[0]) { /* it is still being compiled, and not on the stack */
+        snprintf(text, capacity, "%s", box_of(L)->chunk);
+        return;
+    }
     for (int level = 0; lua_getstack(L, level, &record); level++) {
         if (lua_getinfo(L, "Sl", &record) && record.currentline > 0) {
             snprintf(text, capacity, "%s:%d", record.short_src, record.currentline);
             return;
         }
     }
-    snprintf(text, capacity, "%s", box_of(L)->chunk[0] ? box_of(L)->chunk : "template");
 }
 
 static void *allocate(void *user, void *pointer, size_t old_size, size_t new_size) {
@@ -158,8 +162,11 @@ static int describe_error(lua_State *L) {
     if (lua_touserdata(L, 1) == (void *)&failure_mark) {
         return 1;
     }
-    char place[192];
+    char place[192] = "";
     locate(L, place, sizeof place);
+    if (!place[0]) {
+        snprintf(place, sizeof place, "template");
+    }
     box->status = MLPBWD_INVALID_ARGUMENT;
     if (lua_type(L, 1) != LUA_TSTRING) {
         snprintf(box->failure, sizeof box->failure, "%s: the error object is a %s value", place, luaL_typename(L, 1));
@@ -221,14 +228,18 @@ void sandbox_load(lua_State *L, const char *name, const char *bytes, size_t size
     snprintf(box->chunk, sizeof box->chunk, "%s", name);
     char chunk_name[256];
     snprintf(chunk_name, sizeof chunk_name, "@%s", name);
-    if (luaL_loadbufferx(L, bytes, size, chunk_name, "t") != LUA_OK) {
+    int status = luaL_loadbufferx(L, bytes, size, chunk_name, "t");
+    box->chunk[0] = '\0';
+    if (status != LUA_OK) {
+        if (lua_type(L, -1) == LUA_TSTRING && !starts_with_place(lua_tostring(L, -1))) {
+            luaL_error(L, "%s:1: %s", name, lua_tostring(L, -1));
+        }
         lua_error(L);
     }
     lua_rawgetp(L, LUA_REGISTRYINDEX, &base_key);
     library_push_environment(L);
     lua_remove(L, -2);
     lua_setupvalue(L, -2, 1);
-    box->chunk[0] = '\0';
 }
 
 void sandbox_register(lua_State *L, const char *name, lua_CFunction function) {
