@@ -80,6 +80,9 @@ static bool in_class(int c, int class) {
     case 'x':
         result = isxdigit(c);
         break;
+    case 'z': /* deprecated, but still there */
+        result = c == 0;
+        break;
     default:
         return class == c;
     }

@@ -52,8 +52,10 @@ const char *template_kernel(const char *valid, const char *source, const char *l
 
 void template_write(void *const *state, const char *path, const char *text) {
     char folder[128];
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    (void)mkdir(fixture_path(state, folder), 0700); /* may be there */
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+        (void)mkdir(fixture_path(state, folder), 0700); /* may be there */
+    }
     fixture_write(fixture_path(state, path), text, strlen(text));
 }
 
