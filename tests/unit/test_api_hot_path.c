@@ -24,6 +24,8 @@ static atomic_int allocations, locks;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS_ALLOCATIONS 1
 
+#pragma GCC visibility push(default) /* the library must find these, too */
+
 /* The C library's own names for its allocator. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -66,6 +68,8 @@ int pthread_mutex_lock(pthread_mutex_t *mutex) {
     count(&locks);
     return function(mutex);
 }
+
+#pragma GCC visibility pop
 #endif
 
 static const mlpbwd_problem small = {.batch_size = 7, .seq_len = 1, .hidden_size = 64, .intermediate_size = 64};
