@@ -58,11 +58,15 @@ mlpbwd_status plan_source_pipelines(const plan_source *source, int accuracy, jso
     return status;
 }
 
-static mlpbwd_status database_blob(void *user, const char *hash, void **bytes, size_t *size, mlp_message *why) {
-    char format[16];
-    *bytes = NULL;
-    *size = 0;
-    return user != NULL ? db_get_blob(user, hash, bytes, size, format, why) : MLPBWD_OK;
+/* Nothing is looked up without tokens: the gradients of the weights are zeros. */
+static mlpbwd_status load_for_no_tokens(plan_source *source, const mlpbwd_problem *problem, ready_plan *plan,
+                                        mlp_message *why) {
+    plan->pipeline = strdup("none");
+    plan->match = strdup("default");
+    if (plan->pipeline == NULL || plan->match == NULL) {
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+    }
+    return plan_image_create(NULL, problem, source->device, source->context, NULL, NULL, false, &plan->image, why);
 }
 
 static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem *problem, ready_plan *plan,
@@ -74,6 +78,9 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
                               .database_count = source->database_count,
                               .forced_path = forced != NULL && forced[0] != '\0' ? forced : NULL};
     lookup_answer answer = {0};
+    if (problem->batch_size * problem->seq_len == 0) {
+        return load_for_no_tokens(source, problem, plan, why);
+    }
     mlpbwd_status status = lookup_find(&request, &answer, why);
     if (status != MLPBWD_OK) {
         return status;
@@ -87,8 +94,9 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
     if (plan->pipeline == NULL || plan->match == NULL) {
         status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     } else {
-        status = plan_image_create(answer.plan_json, problem, source->device, source->context, database_blob,
-                                   answer.database, true, &plan->image, why);
+        lookup_blobs blobs = {&request, &answer};
+        status = plan_image_create(answer.plan_json, problem, source->device, source->context, lookup_get_blob, &blobs,
+                                   true, &plan->image, why);
     }
     lookup_answer_free(&answer);
     return status;
