@@ -1,7 +1,7 @@
 # dependency_<name>: one interface target for each of the libraries that Debian packages bring. With
 # MLPBWD_STATIC_DEPENDENCIES their archives are linked, except where Debian's archive is not position-independent and
-# so cannot go into libmlpbwd.so (SHARED_ONLY: jansson); those shared objects are copied to <build>/carried for machines
-# that lack them. libmlpbwd.so hides every symbol of the archives.
+# so cannot go into libmlpbwd.so (SHARED_ONLY: jansson); those shared objects are copied to <build>/carried, where the
+# build's programs find them on machines that lack them. libmlpbwd.so hides every symbol of the archives.
 function(mlpbwd_dependency target module package)
   pkg_check_modules(${target} QUIET ${module})
   if(NOT ${target}_FOUND)
@@ -29,6 +29,9 @@ function(mlpbwd_dependency target module package)
   endif()
 endfunction()
 
+if(MLPBWD_STATIC_DEPENDENCIES)
+  set(CMAKE_BUILD_RPATH "$ORIGIN/carried" "$ORIGIN/../carried")
+endif()
 mlpbwd_dependency(lua lua5.4 liblua5.4-dev)
 mlpbwd_dependency(sqlite sqlite3 libsqlite3-dev)
 mlpbwd_dependency(jansson jansson libjansson-dev SHARED_ONLY)

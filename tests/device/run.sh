@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs every test that opens a CUDA device, from a build folder that was made on another machine:
 #   sh tests/device/run.sh [BUILD_FOLDER]
-# Needs neither CMake nor a compiler. The folder is best configured there with
-#   cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMLPBWD_STATIC_DEPENDENCIES=ON
+# Needs neither CMake nor a compiler nor any library but libc. The folder is best made there with
+#   cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DMLPBWD_STATIC_DEPENDENCIES=ON -DMLPBWD_DEVICE_TESTS_ONLY=ON
+#   cmake --build build
 # and carried together with the source tree. Test programs name the tree by the path that it had there: if that path
 # is free here, it becomes a symbolic link for the time of the run.
 set -eu
@@ -33,7 +34,7 @@ if ! "$build/mlpbwd" devices | grep -q '^ *cuda:'; then
     exit 3
 fi
 
-export HOME="$home" MLPBWD_TEMPLATES="$root/templates" LD_LIBRARY_PATH="$build/tests${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export HOME="$home" MLPBWD_TEMPLATES="$root/templates"
 unset MLPBWD_DATABASE MLPBWD_FORCE MLPBWD_SHIPPED_DATABASE XDG_DATA_HOME
 cd -- "$build"
 status=0

@@ -35,6 +35,10 @@ if grep -rlF -e "$BUILD_DIR" -e /opt/mlpbwd "$libdir/pkgconfig" "$libdir/cmake" 
     exit 1
 fi
 libdir=$(cd "$libdir" && pwd)
+if readelf -d bin/mlpbwd "$libdir/libmlpbwd.so" | grep -E 'R(UN)?PATH'; then
+    echo "an installed file keeps the search path of the build"
+    exit 1
+fi
 
 # The installed tool finds its own templates and database.
 quietly bin/mlpbwd emit --list

@@ -1,6 +1,6 @@
 #!/bin/sh
 # libmlpbwd.so exports exactly the functions of mlpbwd.h, and has a SONAME; with static dependencies too, and then it
-# needs nothing but the C library.
+# needs nothing but the C library and jansson (whose archive in Debian cannot go into a shared library).
 set -eu
 work=$BUILD_DIR/package-symbols
 mkdir -p "$work"
@@ -35,7 +35,7 @@ if ! "$CMAKE" -S "$SOURCE_DIR" -B "$work/static" -DCMAKE_BUILD_TYPE=Release -DML
     exit 1
 fi
 check "$work/static/runtime/libmlpbwd.so"
-if readelf -d "$work/static/runtime/libmlpbwd.so" | grep NEEDED | grep -Ev '\[(libc|libm|ld-linux.*)\.so\.[0-9]+\]'; then
+if readelf -d "$work/static/runtime/libmlpbwd.so" | grep NEEDED | grep -Ev '\[(libc|libm|libjansson|ld-linux.*)\.so\.[0-9]+\]'; then
     echo "the static library needs the shared libraries above"
     exit 1
 fi
