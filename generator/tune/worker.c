@@ -253,12 +253,14 @@ static void time_candidate(worker *w, const plan_image *image, const json_t *req
     json_object_set_new(answer, "clock_mhz", json_real(isfinite(timing.clock_mhz) ? timing.clock_mhz : 0));
 }
 
-/* The image of a whole pass is kept for the next turn of the finals. */
-static plan_image *image_for(worker *w, const char *plan, bool keep, measurement *m) {
+/* The image of a whole pass is kept for the next turn of the finals; *kept says so, else the caller destroys it. */
+static plan_image *image_for(worker *w, const char *plan, bool keep, bool *kept, measurement *m) {
+    *kept = true;
     for (int i = 0; i < w->kept_count; i++)
         if (strcmp(w->kept[i].plan, plan) == 0)
             return w->kept[i].image;
     plan_image *image = load(w, plan, &w->problem, m);
+    *kept = keep;
     if (!image || !keep)
         return image;
     if (w->kept_count == KEPT_IMAGES)
@@ -287,7 +289,8 @@ static mlpbwd_status measure(worker *w, const json_t *request, json_t *answer, b
     }
     if (json_is_true(json_object_get(request, "gate_small")))
         check_small(w, plan, m);
-    plan_image *image = m->outcome ? NULL : image_for(w, plan, !slot, m);
+    bool kept = false;
+    plan_image *image = m->outcome ? NULL : image_for(w, plan, !slot, &kept, m);
     if (image) {
         check_spills(image, slot, m);
         if (!m->outcome && json_is_true(json_object_get(request, "gate_real"))) {
@@ -299,7 +302,7 @@ static mlpbwd_status measure(worker *w, const json_t *request, json_t *answer, b
         }
         if (!m->outcome && json_integer_value(json_object_get(request, "repetitions")) > 0)
             time_candidate(w, image, request, answer, m);
-        if (slot)
+        if (!kept)
             plan_image_destroy(image);
     }
     json_object_set_new(answer, "outcome", json_string(m->outcome ? m->outcome : "ok"));
