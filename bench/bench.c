@@ -339,13 +339,13 @@ static void make_rows(bench_run *run) {
         }
         if (!common->suite) {
             int64_t batch = common->batch > 0 ? common->batch : 1;
-            (void)json_array_append_new(shapes, json_pack("[I, I]", (json_int_t)batch,
-                                                          (json_int_t)(common->tokens[i] / batch)));
+            (void)json_array_append_new(
+                shapes, json_pack("[I, I]", (json_int_t)batch, (json_int_t)(common->tokens[i] / batch)));
         }
         double bound = roofline_us(&run->line, common->tokens[i], common->hidden_size, common->intermediate_size);
-        (void)json_array_append_new(
-            run->rows, json_pack("{s:I, s:o, s:o, s:{}}", "tokens", (json_int_t)common->tokens[i], "shapes", shapes,
-                                 "roofline_us", bound > 0 ? json_real(bound) : json_null(), "peers"));
+        (void)json_array_append_new(run->rows, json_pack("{s:I, s:o, s:o, s:{}}", "tokens",
+                                                         (json_int_t)common->tokens[i], "shapes", shapes, "roofline_us",
+                                                         bound > 0 ? json_real(bound) : json_null(), "peers"));
     }
 }
 
@@ -399,8 +399,8 @@ static json_t *head_json(const bench_run *run) {
                      "version", 1, "library", mlpbwd_version(), "date", date, "device", device, "protocol",
                      run->protocol, "hidden_size", (json_int_t)common->hidden_size, "intermediate_size",
                      (json_int_t)common->intermediate_size, "accuracy",
-                     cli_accuracy_name(common->accuracy < 0 ? 0 : common->accuracy), "activation",
-                     cli_activation_name(common->activation < 0 ? 0 : common->activation), "roofline", bound, "rows",
+                     accuracy_name(common->accuracy < 0 ? 0 : common->accuracy), "activation",
+                     activation_name(common->activation < 0 ? 0 : common->activation), "roofline", bound, "rows",
                      run->rows, "peers", run->peers, "notes", run->notes);
 }
 
@@ -430,13 +430,14 @@ int command_bench(int argc, char **argv) {
                  TAKES_ACTIVATION | TAKES_RESULT,
         .own = own_options,
         .parse = parse,
-        .doc = "Times the backward pass as the databases' plans run it. Per repetition: write a buffer of twice the L2, "
-               "synchronise, replay one CUDA graph of the pass between two events; 20 repetitions after 3, median. "
-               "Without sizes: the suite. A peer that fails is reported and costs only itself.\v"
-               "Examples:\n"
-               "  mlpbwd bench --suite --peers --output bench.json\n"
-               "  mlpbwd bench --device host --tokens 256 --accuracy fp32 --peers\n"
-               "  mlpbwd bench --tokens 2164 --slots --peer cublas\n"};
+        .doc =
+            "Times the backward pass as the databases' plans run it. Per repetition: write a buffer of twice the L2, "
+            "synchronise, replay one CUDA graph of the pass between two events; 20 repetitions after 3, median. "
+            "Without sizes: the suite. A peer that fails is reported and costs only itself.\v"
+            "Examples:\n"
+            "  mlpbwd bench --suite --peers --output bench.json\n"
+            "  mlpbwd bench --device host --tokens 256 --accuracy fp32 --peers\n"
+            "  mlpbwd bench --tokens 2164 --slots --peer cublas\n"};
     bench_options options = {.only = json_object(),
                              .repetitions = 20,
                              .warmup = 3,

@@ -40,8 +40,8 @@ mlpbwd_status bench_fill(dev_context *context, void *memory, size_t count, doubl
         for (size_t i = 0; half && i < part; i++) {
             halves[i] = to_half(values[i]);
         }
-        status = dev_copy_in(context, (char *)memory + at * size, half ? (const void *)halves : values, part * size,
-                             why);
+        status =
+            dev_copy_in(context, (char *)memory + at * size, half ? (const void *)halves : values, part * size, why);
     }
     free(values);
     free(halves);

@@ -246,14 +246,13 @@ void bench_print(FILE *out, const json_t *result) {
         headers[columns++] = "its GEMMs";
     }
     memcpy(headers + columns, names, count * sizeof names[0]);
-    (void)fprintf(out, "%s (%s), driver %s, %s\n%s; %s; microseconds; H = %lld, I = %lld\n",
-                  json_string_value(json_object_get(device, "name")), json_string_value(json_object_get(device, "id")),
-                  json_string_value(json_object_get(device, "driver")),
-                  json_string_value(json_object_get(result, "date")),
-                  json_string_value(json_object_get(result, "protocol")),
-                  json_string_value(json_object_get(result, "accuracy")),
-                  (long long)json_integer_value(json_object_get(result, "hidden_size")),
-                  (long long)json_integer_value(json_object_get(result, "intermediate_size")));
+    (void)fprintf(
+        out, "%s (%s), driver %s, %s\n%s; %s; microseconds; H = %lld, I = %lld\n",
+        json_string_value(json_object_get(device, "name")), json_string_value(json_object_get(device, "id")),
+        json_string_value(json_object_get(device, "driver")), json_string_value(json_object_get(result, "date")),
+        json_string_value(json_object_get(result, "protocol")), json_string_value(json_object_get(result, "accuracy")),
+        (long long)json_integer_value(json_object_get(result, "hidden_size")),
+        (long long)json_integer_value(json_object_get(result, "intermediate_size")));
     cli_table *table = cli_table_new(headers, columns + count);
     size_t index = 0;
     json_t *row = NULL;

@@ -75,7 +75,8 @@ static void correct_core(json_t *notes) {
     for (size_t i = 0; better != NULL && i < sizeof old / sizeof old[0]; i++) {
         if (strcasecmp(name, old[i]) == 0 && setenv("OPENBLAS_CORETYPE", better, 1) == 0) {
             (void)json_array_append_new(notes, json_sprintf("OpenBLAS takes this processor for %s; it was told "
-                                                            "OPENBLAS_CORETYPE=%s.", name, better));
+                                                            "OPENBLAS_CORETYPE=%s.",
+                                                            name, better));
         }
     }
 #else
@@ -89,18 +90,16 @@ static void clean_environment(json_t *notes) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);
         if (value != NULL) {
-            (void)json_array_append_new(notes, json_sprintf("%s=%s was taken out of the environment for OpenBLAS.",
-                                                            names[i], value));
+            (void)json_array_append_new(
+                notes, json_sprintf("%s=%s was taken out of the environment for OpenBLAS.", names[i], value));
             (void)unsetenv(names[i]);
         }
     }
 }
 
 mlpbwd_status peer_openblas_open(peer_library *library, json_t *notes, mlp_message *why) {
-    *library = (peer_library){.run = run,
-                              .variants = 1,
-                              .names = {"openblas"},
-                              .docs = {"four GEMMs alone: OpenBLAS, fp32"}};
+    *library =
+        (peer_library){.run = run, .variants = 1, .names = {"openblas"}, .docs = {"four GEMMs alone: OpenBLAS, fp32"}};
     clean_environment(notes);
     correct_core(notes);
     void *handle = dlopen(file_name, RTLD_NOW | RTLD_LOCAL);

@@ -171,10 +171,10 @@ json_t *torch_peer_run(const torch_request *request, const char *name) {
     } else if (json_object_get(result, "error") == NULL && WIFEXITED(ended) && WEXITSTATUS(ended) == 127) {
         (void)json_object_set_new(result, "error", json_sprintf("%s could not be started", request->python));
     } else if (json_object_get(result, "error") == NULL && (!WIFEXITED(ended) || WEXITSTATUS(ended) != 0)) {
-        (void)json_object_set_new(result, "error", json_sprintf("%s ended on %s %d", request->python,
-                                                                WIFEXITED(ended) ? "exit code" : "signal",
-                                                                WIFEXITED(ended) ? WEXITSTATUS(ended)
-                                                                                 : WTERMSIG(ended)));
+        (void)json_object_set_new(result, "error",
+                                  json_sprintf("%s ended on %s %d", request->python,
+                                               WIFEXITED(ended) ? "exit code" : "signal",
+                                               WIFEXITED(ended) ? WEXITSTATUS(ended) : WTERMSIG(ended)));
     }
     return result;
 }

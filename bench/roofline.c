@@ -32,7 +32,7 @@ void roofline_find(const dev_info *device, int accuracy, const cli_options *opti
     }
     json_t *archs = gen_describe_archs(generator);
     const json_t *arch = json_object_get(archs, device->arch);
-    double rate = json_number_value(json_object_get(json_object_get(arch, "rates"), cli_accuracy_name(accuracy)));
+    double rate = json_number_value(json_object_get(json_object_get(arch, "rates"), accuracy_name(accuracy)));
     out->flop_rate = rate * device->units * device->max_clock_mhz * 1e6;
     out->byte_rate = json_number_value(json_object_get(arch, "memory_bandwidth"));
     if (out->flop_rate > 0 || out->byte_rate > 0) {

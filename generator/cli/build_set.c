@@ -71,7 +71,8 @@ mlpbwd_status build_set_add(build_set *set, const json_t *plan, const json_t *so
     json_array_foreach(json_object_get(plan, "modules"), index, module) {
         json_t *source = json_object_get(sources, text(module, "source"));
         if (!json_is_string(source)) {
-            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "module %zu of the plan names a source that is missing", index);
+            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "module %zu of the plan names a source that is missing",
+                            index);
         }
         if (find(set, module) != NULL) {
             continue;
@@ -261,8 +262,8 @@ mlpbwd_status build_set_store(const build_set *set, const json_t *plan, db *data
         if (one == NULL) {
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "module %zu of the plan was never added", index);
         }
-        status = db_put_blob(database, "source", json_string_value(one->source), json_string_length(one->source), hash,
-                             why);
+        status =
+            db_put_blob(database, "source", json_string_value(one->source), json_string_length(one->source), hash, why);
         if (status == MLPBWD_OK && one->code != NULL) {
             status = db_put_blob(database, one->format, one->code, one->code_size, hash, why);
         }

@@ -226,11 +226,12 @@ static int run_export(int argc, char **argv) {
         .takes = TAKES_DATABASE | TAKES_DEVICE | TAKES_ACCURACY | TAKES_RESULT,
         .own = export_own,
         .parse = parse,
-        .doc = "Writes winners as reviewable text: sorted, one row a line, equal bytes for equal rows. --device takes a "
-               "device's name here. The result is what `db import` and MLPBWD_FORCE take.\v"
-               "Examples:\n"
-               "  mlpbwd db export --device \"NVIDIA H200\" --output winners.json\n"
-               "  mlpbwd db export --with-code --output complete.json\n"};
+        .doc =
+            "Writes winners as reviewable text: sorted, one row a line, equal bytes for equal rows. --device takes a "
+            "device's name here. The result is what `db import` and MLPBWD_FORCE take.\v"
+            "Examples:\n"
+            "  mlpbwd db export --device \"NVIDIA H200\" --output winners.json\n"
+            "  mlpbwd db export --with-code --output complete.json\n"};
     db_options options = {0};
     cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
@@ -298,10 +299,11 @@ static int run_import(int argc, char **argv) {
         .takes = TAKES_DATABASE | TAKES_TEMPLATES | TAKES_RESULT | TAKES_JOBS,
         .parse = parse_files,
         .arguments = "FILE...",
-        .doc = "Reads what `db export` wrote, all or nothing a FILE. Rows that hold parameters only get their plan from "
-               "the templates and are compiled where the compiler exists. Equal keys: as in `db merge`.\v"
-               "Examples:\n"
-               "  mlpbwd db import --db my.sqlite tuning_db/winners/*.json\n"};
+        .doc =
+            "Reads what `db export` wrote, all or nothing a FILE. Rows that hold parameters only get their plan from "
+            "the templates and are compiled where the compiler exists. Equal keys: as in `db merge`.\v"
+            "Examples:\n"
+            "  mlpbwd db import --db my.sqlite tuning_db/winners/*.json\n"};
     db_options options = {.files = calloc((size_t)argc, sizeof *options.files)};
     if (options.files == NULL) {
         cli_error("out of memory");

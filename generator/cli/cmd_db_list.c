@@ -60,14 +60,14 @@ static mlpbwd_status add_plan(void *user, const db_plan_row *row, mlp_message *w
     if (!wanted(&options->common, row->tokens)) {
         return MLPBWD_OK;
     }
-    json_t *entry = json_pack(
-        "{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:s}", "device", row->device_name,
-        "arch", row->arch, "units", row->units, "compute_capability", row->compute_capability, "tokens",
-        (json_int_t)row->tokens, "hidden_size", (json_int_t)row->hidden_size, "intermediate_size",
-        (json_int_t)row->intermediate_size, "accuracy", accuracy_name(row->accuracy), "min_tokens",
-        (json_int_t)row->min_tokens, "max_tokens", (json_int_t)row->max_tokens, "pipeline", row->pipeline, "parameters",
-        embedded(row->parameters), "median_us", microseconds(row->median_us), "measurement",
-        embedded(row->measurement), "origin", row->origin, "date", row->date);
+    json_t *entry = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:s}",
+                              "device", row->device_name, "arch", row->arch, "units", row->units, "compute_capability",
+                              row->compute_capability, "tokens", (json_int_t)row->tokens, "hidden_size",
+                              (json_int_t)row->hidden_size, "intermediate_size", (json_int_t)row->intermediate_size,
+                              "accuracy", accuracy_name(row->accuracy), "min_tokens", (json_int_t)row->min_tokens,
+                              "max_tokens", (json_int_t)row->max_tokens, "pipeline", row->pipeline, "parameters",
+                              embedded(row->parameters), "median_us", microseconds(row->median_us), "measurement",
+                              embedded(row->measurement), "origin", row->origin, "date", row->date);
     return entry != NULL && json_array_append_new(options->rows, entry) == 0
                ? MLPBWD_OK
                : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "a row cannot be shown: out of memory, or text that is not UTF-8");
@@ -78,15 +78,13 @@ static mlpbwd_status add_candidate(void *user, const db_candidate *row, mlp_mess
     if (!wanted(&options->common, row->tokens)) {
         return MLPBWD_OK;
     }
-    json_t *entry = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:s}",
-                              "device", row->device_name, "arch", row->arch, "units", row->units, "tokens",
-                              (json_int_t)row->tokens, "hidden_size", (json_int_t)row->hidden_size,
-                              "intermediate_size", (json_int_t)row->intermediate_size, "accuracy",
-                              accuracy_name(row->accuracy), "pipeline", row->pipeline, "slot", row->slot, "kernel",
-                              row->kernel, "parameters", embedded(row->parameters), "source_hash", row->source_hash,
-                              "outcome", row->outcome, "reason", row->reason, "median_us",
-                              microseconds(row->median_us), "measurement", embedded(row->measurement), "date",
-                              row->date);
+    json_t *entry = json_pack(
+        "{s:s, s:s, s:i, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "device",
+        row->device_name, "arch", row->arch, "units", row->units, "tokens", (json_int_t)row->tokens, "hidden_size",
+        (json_int_t)row->hidden_size, "intermediate_size", (json_int_t)row->intermediate_size, "accuracy",
+        accuracy_name(row->accuracy), "pipeline", row->pipeline, "slot", row->slot, "kernel", row->kernel, "parameters",
+        embedded(row->parameters), "source_hash", row->source_hash, "outcome", row->outcome, "reason", row->reason,
+        "median_us", microseconds(row->median_us), "measurement", embedded(row->measurement), "date", row->date);
     return entry != NULL && json_array_append_new(options->rows, entry) == 0
                ? MLPBWD_OK
                : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "a row cannot be shown: out of memory, or text that is not UTF-8");
@@ -134,8 +132,8 @@ static void print_plans(FILE *out, const json_t *result) {
 }
 
 static void print_candidates(FILE *out, const json_t *result) {
-    static const char *const headers[] = {"device", "arch",      "tokens",  "class", "pipeline", "slot",
-                                          "kernel", "median us", "outcome", "reason"};
+    static const char *const headers[] = {"device", "arch",   "tokens",    "class",   "pipeline",
+                                          "slot",   "kernel", "median us", "outcome", "reason"};
     cli_table *table = cli_table_new(headers, sizeof headers / sizeof headers[0]);
     size_t index = 0;
     json_t *row = NULL;

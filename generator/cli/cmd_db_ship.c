@@ -77,8 +77,7 @@ static mlpbwd_status add_default(shipping *ship, const char *arch, int accuracy,
     json_t *sources = NULL;
     mlpbwd_status status = gen_pipelines_for(ship->work.generator, &target, &pipelines, why);
     if (status == MLPBWD_OK && json_array_size(pipelines) == 0) {
-        cli_note("No pipeline serves %s in class %s: there is no default plan for it.", arch,
-                 accuracy_name(accuracy));
+        cli_note("No pipeline serves %s in class %s: there is no default plan for it.", arch, accuracy_name(accuracy));
     } else if (status == MLPBWD_OK) {
         const char *pipeline = json_string_value(json_array_get(pipelines, 0));
         status = gen_build_plan(ship->work.generator, pipeline, &target, NULL, &plan, &sources, why);
@@ -206,8 +205,8 @@ static void tell_failure(void *user, const char *compiler, const char *target, c
 static int ship_all(shipping *ship, const ship_options *options) {
     mlp_message why = {""};
     build_date(ship->date);
-    mlpbwd_status status = gen_open(options->common.templates, options->common.template_count, NULL,
-                                    &ship->work.generator, &why);
+    mlpbwd_status status =
+        gen_open(options->common.templates, options->common.template_count, NULL, &ship->work.generator, &why);
     ship->work.set = build_set_new();
     if (status == MLPBWD_OK && ship->work.set == NULL) {
         status = mlp_fail(&why, MLPBWD_OUT_OF_MEMORY, "out of memory");

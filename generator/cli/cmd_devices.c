@@ -32,7 +32,7 @@ static const char *text(const json_t *object, const char *key) {
 }
 
 static void print_devices(FILE *out, const json_t *result) {
-    static const char *const headers[] = {"device", "name",   "arch",   "units",   "memory GiB",
+    static const char *const headers[] = {"device", "name",      "arch",    "units",  "memory GiB",
                                           "L2 MiB", "clock MHz", "power W", "driver", "compiler"};
     cli_table *table = cli_table_new(headers, sizeof headers / sizeof headers[0]);
     size_t index = 0;

@@ -19,8 +19,10 @@ static const struct argp_option own_options[] = {
     {"role", KEY_ROLE, "R", 0, "One of the kernel's roles (default: its first)", 0},
     {"arch", KEY_ARCH, "A", 0, "A templates/arch name, such as sm_90a", 0},
     {"set", KEY_SET, "NAME=VALUE", 0, "Sets a parameter; may be repeated. What is not set has its default", 0},
-    {"launches", KEY_LAUNCHES, NULL, 0, "Print the launches and buffers of the default pipeline's plan with this "
-                                        "variant instead of the text, as JSON", 0},
+    {"launches", KEY_LAUNCHES, NULL, 0,
+     "Print the launches and buffers of the default pipeline's plan with this "
+     "variant instead of the text, as JSON",
+     0},
     {"list", KEY_LIST, NULL, 0, "List architectures, pipelines and kernels with their parameters", 0},
     {0},
 };
@@ -187,8 +189,8 @@ static mlpbwd_status plan_with(gen *generator, const emit_options *options, cons
     }
     json_decref(pipelines);
     if (status == MLPBWD_OK && !served) {
-        return mlp_fail(why, MLPBWD_UNSUPPORTED, "no pipeline for %s has a place for kernel %s in role %s", target->arch,
-                        options->kernel, role);
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "no pipeline for %s has a place for kernel %s in role %s",
+                        target->arch, options->kernel, role);
     }
     return status;
 }
@@ -210,8 +212,10 @@ static int emit_variant(gen *generator, const emit_options *options) {
     char *content = NULL;
     mlpbwd_status status = MLPBWD_OK;
     if (role == NULL) {
-        status = mlp_fail(&why, MLPBWD_INVALID_ARGUMENT, "--kernel: there is no kernel '%s'; `mlpbwd emit --list` "
-                          "shows what there is", options->kernel);
+        status = mlp_fail(&why, MLPBWD_INVALID_ARGUMENT,
+                          "--kernel: there is no kernel '%s'; `mlpbwd emit --list` "
+                          "shows what there is",
+                          options->kernel);
     } else if (options->launches) {
         json_t *plan = NULL;
         status = plan_with(generator, options, role, &target, &plan, &why);
@@ -246,15 +250,14 @@ static int emit_variant(gen *generator, const emit_options *options) {
 }
 
 int command_emit(int argc, char **argv) {
-    static const cli_syntax syntax = {
-        .takes = TAKES_TEMPLATES | TAKES_ACCURACY | TAKES_RESULT,
-        .own = own_options,
-        .parse = parse,
-        .doc = "Prints the source text of one kernel variant, as it would be compiled.\v"
-               "Examples:\n"
-               "  mlpbwd emit --list\n"
-               "  mlpbwd emit --kernel K --arch sm_90a --set stages=4 --output k.cu\n"
-               "  mlpbwd emit --kernel K --role fc1_wgrad --arch sm_80 --launches\n"};
+    static const cli_syntax syntax = {.takes = TAKES_TEMPLATES | TAKES_ACCURACY | TAKES_RESULT,
+                                      .own = own_options,
+                                      .parse = parse,
+                                      .doc = "Prints the source text of one kernel variant, as it would be compiled.\v"
+                                             "Examples:\n"
+                                             "  mlpbwd emit --list\n"
+                                             "  mlpbwd emit --kernel K --arch sm_90a --set stages=4 --output k.cu\n"
+                                             "  mlpbwd emit --kernel K --role fc1_wgrad --arch sm_80 --launches\n"};
     emit_options options = {.parameters = json_object()};
     cli_parse(&syntax, argc, argv, &options.common);
     int code = cli_default_templates(&options.common);

@@ -58,7 +58,8 @@ static const char *explain(const char *match) {
 }
 
 static void print_answers(FILE *out, const json_t *result) {
-    static const char *const headers[] = {"tokens", "device", "match", "median us", "measured T", "pipeline", "database"};
+    static const char *const headers[] = {"tokens",     "device",   "match",   "median us",
+                                          "measured T", "pipeline", "database"};
     cli_table *table = cli_table_new(headers, sizeof headers / sizeof headers[0]);
     json_t *list = json_is_array(result) ? json_incref((json_t *)result) : json_pack("[O]", result);
     size_t index = 0;

@@ -29,8 +29,9 @@ enum {
 
 #define LIMIT_OPTIONS                                                                                                  \
     {"compile-limit", KEY_COMPILE_LIMIT, "TIME", 0, "Longest time of one compilation (default 60s)", 3},               \
-        {"compile-memory", KEY_COMPILE_MEMORY, "MIB", 0, "Most memory of one compile process (default 8192)", 3},      \
-        {"shard", KEY_SHARD, "I/N", 0, "Do the I-th of N shares of the candidates; merge with `mlpbwd db merge`", 3}
+        {"compile-memory", KEY_COMPILE_MEMORY, "MIB", 0, "Most memory of one compile process (default 8192)", 3}, {    \
+        "shard", KEY_SHARD, "I/N", 0, "Do the I-th of N shares of the candidates; merge with `mlpbwd db merge`", 3     \
+    }
 
 static const struct argp_option tune_own[] = {
     {"budget", KEY_BUDGET, "TIME", 0, "End after 90s, 10m or 1h with the best so far (default: no limit)", 3},
@@ -260,8 +261,8 @@ int command_tune(int argc, char **argv) {
 
 int command_compile(int argc, char **argv) {
     static const cli_syntax syntax = {
-        .takes = TAKES_DATABASE | TAKES_TEMPLATES | TAKES_SIZES | TAKES_TOKENS | TAKES_ACCURACY | TAKES_RESULT |
-                 TAKES_JOBS,
+        .takes =
+            TAKES_DATABASE | TAKES_TEMPLATES | TAKES_SIZES | TAKES_TOKENS | TAKES_ACCURACY | TAKES_RESULT | TAKES_JOBS,
         .own = compile_own,
         .parse = parse,
         .doc = "Compiles the candidates of a sweep into the database; needs the compiler but no device. A later "

@@ -46,9 +46,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         options->seed = cli_integer(state, "--seed", argument, 0, 2147483647);
         return 0;
     case KEY_INPUTS:
-        options->inputs = strcmp(argument, "all") == 0 ? -1
-                                                       : cli_choice(state, "--inputs", argument, verify_input_names,
-                                                                    VERIFY_INPUT_KINDS);
+        options->inputs = strcmp(argument, "all") == 0
+                              ? -1
+                              : cli_choice(state, "--inputs", argument, verify_input_names, VERIFY_INPUT_KINDS);
         return 0;
     case KEY_ACCUMULATE:
         options->accumulate = true;
@@ -71,8 +71,8 @@ typedef struct verification {
 } verification;
 
 static void print_results(FILE *out, const json_t *result) {
-    static const char *const headers[] = {"tokens",         "inputs",   "class",    "activation", "pipeline", "match",
-                                          "grad_hidden", "grad_w1", "grad_b1", "grad_w2", "grad_b2", "verdict"};
+    static const char *const headers[] = {"tokens",      "inputs",  "class",   "activation", "pipeline", "match",
+                                          "grad_hidden", "grad_w1", "grad_b1", "grad_w2",    "grad_b2",  "verdict"};
     cli_table *table = cli_table_new(headers, sizeof headers / sizeof headers[0]);
     size_t index = 0;
     json_t *row = NULL;
@@ -129,8 +129,8 @@ static void add_row(verification *work, const json_t *head, const ready_plan *pl
 static mlpbwd_status make_initial(const tensor_sizes *sizes, const reference *r, float *initial[TENSOR_OUTPUTS],
                                   mlp_message *why) {
     for (int output = 1; output < TENSOR_OUTPUTS; output++) {
-        size_t count = (size_t)(tensor_rows(TENSOR_INPUTS + output, sizes) *
-                                tensor_columns(TENSOR_INPUTS + output, sizes));
+        size_t count =
+            (size_t)(tensor_rows(TENSOR_INPUTS + output, sizes) * tensor_columns(TENSOR_INPUTS + output, sizes));
         double sum = 0.0;
         const reference_part *part = &r->part[output];
         size_t values = (size_t)(part->count * part->length);
@@ -279,9 +279,9 @@ static int verify_all(verification *work) {
             }
         }
     }
-    json_t *result = json_pack("{s:s, s:s, s:O, s:o, s:I}", "device", work->source.info.id, "name",
-                               work->source.info.name, "results", work->rows, "limits", limits_json(), "failed",
-                               (json_int_t)work->failed);
+    json_t *result =
+        json_pack("{s:s, s:s, s:O, s:o, s:I}", "device", work->source.info.id, "name", work->source.info.name,
+                  "results", work->rows, "limits", limits_json(), "failed", (json_int_t)work->failed);
     plan_source_close(&work->source);
     int code = status == MLPBWD_OK ? EXIT_DONE : cli_failed(status, &why);
     if (status == MLPBWD_OK || json_array_size(work->rows) > 0) {

@@ -80,7 +80,8 @@ int cli_dispatch(const cli_command *table, const char *program, const char *doc,
             argv[1] = name;
             return entry->run(argc - 1, argv + 1);
         }
-        if (entry->summary != NULL && (nearest == NULL || distance(word, entry->name) < distance(word, nearest->name))) {
+        if (entry->summary != NULL &&
+            (nearest == NULL || distance(word, entry->name) < distance(word, nearest->name))) {
             nearest = entry;
         }
     }

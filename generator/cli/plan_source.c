@@ -139,9 +139,8 @@ static mlpbwd_status load_from_templates(plan_source *source, const char *pipeli
 mlpbwd_status plan_source_load(plan_source *source, const char *pipeline, const mlpbwd_problem *problem,
                                ready_plan *plan, mlp_message *why) {
     *plan = (ready_plan){0};
-    mlpbwd_status status = source->choice == PLANS_LADDER
-                               ? load_from_ladder(source, problem, plan, why)
-                               : load_from_templates(source, pipeline, problem, plan, why);
+    mlpbwd_status status = source->choice == PLANS_LADDER ? load_from_ladder(source, problem, plan, why)
+                                                          : load_from_templates(source, pipeline, problem, plan, why);
     if (status != MLPBWD_OK) {
         ready_plan_free(plan);
     }

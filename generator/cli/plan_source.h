@@ -1,4 +1,5 @@
-/* Where verify and bench get the plan they run: the databases' ladder, as mlpbwd_plan_create would, or the templates. */
+/* Where verify and bench get the plan they run: the databases' ladder, as mlpbwd_plan_create would, or the templates.
+ */
 #ifndef MLP_CLI_PLAN_SOURCE_H
 #define MLP_CLI_PLAN_SOURCE_H
 
@@ -24,7 +25,8 @@ typedef struct plan_source {
     build_set *set;
 } plan_source;
 
-/* Opens databases or templates, then the device (`spec` as dev_open takes it). Fills *source also on failure: close it. */
+/* Opens databases or templates, then the device (`spec` as dev_open takes it). Fills *source also on failure: close it.
+ */
 mlpbwd_status plan_source_open(plan_source *source, const cli_options *options, plan_choice choice, mlp_message *why);
 void plan_source_close(plan_source *source);
 

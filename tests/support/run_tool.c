@@ -36,8 +36,7 @@ static void settle(const run_surroundings *around, int output, int errors) {
     if (around->folder != NULL && chdir(around->folder) != 0) {
         _exit(99);
     }
-    if (around->user != 0 &&
-        (setgroups(0, NULL) != 0 || setgid(around->user) != 0 || setuid(around->user) != 0)) {
+    if (around->user != 0 && (setgroups(0, NULL) != 0 || setgid(around->user) != 0 || setuid(around->user) != 0)) {
         _exit(99);
     }
 }

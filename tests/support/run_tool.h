@@ -14,7 +14,7 @@ typedef struct run_surroundings {
 } run_surroundings;
 
 typedef struct run_result {
-    int code;           /* exit code; 128 + number when a signal ended it */
+    int code;              /* exit code; 128 + number when a signal ended it */
     char *output, *errors; /* malloc'ed text */
 } run_result;
 

@@ -83,8 +83,8 @@ static void unknown_words(void **state) {
 
 static void numbers(void **state) {
     (void)state;
-    static const char *const wrong[] = {"12x", "", " 5", "+5", "0x10", "1e3", "-1", "99999999999999999999", "2147483648",
-                                        "5.0"};
+    static const char *const wrong[] = {"12x",        "",   " 5", "+5", "0x10", "1e3", "-1", "99999999999999999999",
+                                        "2147483648", "5.0"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char told[96];
         (void)snprintf(told, sizeof told, "--seq-len: '%s' is not a whole number from 0 to 2147483647", wrong[i]);
@@ -177,8 +177,8 @@ static void emit(void **state) {
     assert_string_not_equal(text.output, other.output);
     run_result_free(&other);
     const char *file = path_in(folder, "kernel.c");
-    expect(0, NULL, RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "tile_m=128", "--output",
-                        file));
+    expect(0, NULL,
+           RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "tile_m=128", "--output", file));
     FILE *stream = fopen(file, "r");
     assert_non_null(stream);
     char *written = calloc(1, strlen(text.output) + 2);
@@ -240,8 +240,9 @@ static void unprivileged(void **state) {
     }
     expect(0, NULL, RUN(&around, "devices"));
     expect(1, "cannot", RUN(&around, "devices", "--output", path_in(folder, "x.json")));
-    expect(1, "tuning.sqlite", RUN(&around, "tune", "--device", "host", "--tokens", "1", "--hidden-size", "64",
-                                   "--intermediate-size", "64"));
+    expect(
+        1, "tuning.sqlite",
+        RUN(&around, "tune", "--device", "host", "--tokens", "1", "--hidden-size", "64", "--intermediate-size", "64"));
 }
 
 int main(void) {

@@ -153,8 +153,8 @@ static void ship_repeats_itself(void **state) {
 
 static void query_answers(void **state) {
     (void)state;
-    json_t *value = answer(0, RUN(NULL, "query", "--db", shipped, "--device", "host", "--batch", "4", "--seq-len", "541",
-                                  "--json"));
+    json_t *value = answer(
+        0, RUN(NULL, "query", "--db", shipped, "--device", "host", "--batch", "4", "--seq-len", "541", "--json"));
     assert_int_equal(json_integer_value(json_object_get(value, "tokens")), 2164);
     assert_string_equal(text_of(value, "device"), "host");
     assert_string_equal(text_of(value, "match"), "default");
@@ -181,8 +181,9 @@ static void verify_accepts_and_refuses(void **state) {
                                   "--samples", "0", "--inputs", "all", "--json"));
     assert_int_equal(json_array_size(json_object_get(value, "results")), 3 * 4 * 3 * 2);
     json_decref(value);
-    expect(0, NULL, RUN(NULL, "verify", "--every-pipeline", "--device", "host", "--tokens", "63", SMALL, "--accuracy",
-                        "fp32", "--accumulate"));
+    expect(0, NULL,
+           RUN(NULL, "verify", "--every-pipeline", "--device", "host", "--tokens", "63", SMALL, "--accuracy", "fp32",
+               "--accumulate"));
     /* Negative control: a GELU that is slightly wrong must fail. */
     const char *broken = path_in(folder, "broken");
     (void)mkdir(broken, 0755);
@@ -194,8 +195,9 @@ static void verify_accepts_and_refuses(void **state) {
     save(path_in(broken, "lib/host_dgelu.c"), changed);
     free(changed);
     free(text);
-    expect(1, "checks failed", RUN(NULL, "verify", "--default", "--templates", broken, "--device", "host", "--tokens",
-                                   "65", SMALL, "--accuracy", "fp32", "--activation", "gelu_tanh"));
+    expect(1, "checks failed",
+           RUN(NULL, "verify", "--default", "--templates", broken, "--device", "host", "--tokens", "65", SMALL,
+               "--accuracy", "fp32", "--activation", "gelu_tanh"));
 }
 
 static void interruption(void **state) {
@@ -217,8 +219,9 @@ static void interruption(void **state) {
 static void bench_measures(void **state) {
     (void)state;
     const char *file = path_in(folder, "bench.json");
-    expect(0, NULL, RUN(NULL, "bench", "--db", shipped, "--device", "host", "--tokens", "8,16", SMALL, "--repetitions",
-                        "3", "--warmup", "1", "--peers", "--output", file));
+    expect(0, NULL,
+           RUN(NULL, "bench", "--db", shipped, "--device", "host", "--tokens", "8,16", SMALL, "--repetitions", "3",
+               "--warmup", "1", "--peers", "--output", file));
     json_t *value = json_load_file(file, 0, NULL);
     assert_non_null(value);
     const json_t *rows = json_object_get(value, "rows");
@@ -259,8 +262,8 @@ static void tune_then_exchange(void **state) {
     assert_true(json_integer_value(json_object_get(value, "added")) >= 1); /* the winner, and perhaps defaults */
     json_decref(value);
     expect(0, NULL, RUN(NULL, "db", "check", "--db", imported));
-    expect(0, NULL, RUN(NULL, "verify", "--db", imported, "--device", "host", "--tokens", "8", SMALL, "--accuracy",
-                        "fp32"));
+    expect(0, NULL,
+           RUN(NULL, "verify", "--db", imported, "--device", "host", "--tokens", "8", SMALL, "--accuracy", "fp32"));
     value = answer(0, RUN(NULL, "db", "list", "--db", imported, "--tokens", "8", "--json"));
     const json_t *row = json_array_get(json_object_get(value, "rows"), 0);
     assert_int_equal(json_integer_value(json_object_get(row, "tokens")), 8);
@@ -287,8 +290,9 @@ static void tune_then_exchange(void **state) {
     /* Shipped with its winner. */
     const char *with_winner = path_in(folder, "with winner.sqlite");
     expect(0, " winners", RUN(NULL, "db", "ship", "--templates", templates, "--output", with_winner, winners));
-    expect(0, NULL, RUN(NULL, "query", "--db", with_winner, "--device", "host", "--tokens", "8", SMALL, "--accuracy",
-                        "fp32", "--exact"));
+    expect(0, NULL,
+           RUN(NULL, "query", "--db", with_winner, "--device", "host", "--tokens", "8", SMALL, "--accuracy", "fp32",
+               "--exact"));
 }
 
 static void bad_files(void **state) {
@@ -309,9 +313,12 @@ static void bad_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ship_repeats_itself), cmocka_unit_test(query_answers),
-        cmocka_unit_test(verify_accepts_and_refuses), cmocka_unit_test(interruption),
-        cmocka_unit_test(bench_measures), cmocka_unit_test(tune_then_exchange),
+        cmocka_unit_test(ship_repeats_itself),
+        cmocka_unit_test(query_answers),
+        cmocka_unit_test(verify_accepts_and_refuses),
+        cmocka_unit_test(interruption),
+        cmocka_unit_test(bench_measures),
+        cmocka_unit_test(tune_then_exchange),
         cmocka_unit_test(bad_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
