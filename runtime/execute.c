@@ -89,11 +89,10 @@ static mlpbwd_status execute(const mlpbwd_plan *plan, const mlpbwd_tensors *tens
 mlpbwd_status mlpbwd_execute(const mlpbwd_plan *plan, const mlpbwd_tensors *tensors, void *workspace,
                              size_t workspace_size, void *stream) {
     mlp_message why;
-    mlpbwd_status status = MLPBWD_OK;
     if (!plan || !tensors)
-        status = mlp_fail(&why, MLPBWD_INVALID_ARGUMENT, "mlpbwd_execute: %s is NULL", plan ? "tensors" : "plan");
-    else
-        status = library_check_process(plan->library, &why);
+        return status_report(
+            mlp_fail(&why, MLPBWD_INVALID_ARGUMENT, "mlpbwd_execute: %s is NULL", plan ? "tensors" : "plan"), &why);
+    mlpbwd_status status = library_check_process(plan->library, &why);
     if (status == MLPBWD_OK)
         status = execute(plan, tensors, workspace, workspace_size, stream, &why);
     return status_report(status, &why);

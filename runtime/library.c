@@ -152,16 +152,15 @@ static mlpbwd_status get_plan(mlpbwd_library *library, const mlpbwd_problem *pro
 
 mlpbwd_status mlpbwd_plan_create(mlpbwd_library *library, const mlpbwd_problem *problem, mlpbwd_plan **out) {
     mlp_message why;
-    mlpbwd_status status = MLPBWD_OK;
     if (out)
         *out = NULL;
     if (!library || !problem || !out)
-        status = mlp_fail(&why, MLPBWD_INVALID_ARGUMENT, "mlpbwd_plan_create: %s is NULL",
-                          !library   ? "library"
-                          : !problem ? "problem"
-                                     : "out");
-    else
-        status = library_check_process(library, &why);
+        return status_report(mlp_fail(&why, MLPBWD_INVALID_ARGUMENT, "mlpbwd_plan_create: %s is NULL",
+                                      !library   ? "library"
+                                      : !problem ? "problem"
+                                                 : "out"),
+                             &why);
+    mlpbwd_status status = library_check_process(library, &why);
     if (status == MLPBWD_OK)
         status = plan_check_problem(problem, &why);
     if (status == MLPBWD_OK)

@@ -7,13 +7,14 @@
 #include "import.h"
 
 void lookup_answer_free(lookup_answer *answer) {
-    free(answer->row_json);
-    free(answer->plan_json);
-    free(answer->database_path);
-    if (answer->forced)
-        import_free(answer->forced);
-    free(answer->forced);
+    const lookup_answer old = *answer;
     *answer = (lookup_answer){.median_us = -1};
+    free(old.row_json);
+    free(old.plan_json);
+    free(old.database_path);
+    if (old.forced)
+        import_free(old.forced);
+    free(old.forced);
 }
 
 /* JSON text of a column, or null for "". */
@@ -23,21 +24,23 @@ static json_t *parsed(const char *text) {
 }
 
 mlpbwd_status lookup_keep_row(lookup_answer *answer, const db_plan_row *row, mlp_message *why) {
-    lookup_answer_free(answer);
+    lookup_answer made = {.median_us = row->median_us, .measured_tokens = row->tokens};
     json_t *kept = json_pack("{s:s, s:o, s:s, s:s, s:I, s:i, s:I, s:I, s:o, s:s, s:s}", "pipeline", row->pipeline,
                              "parameters", parsed(row->parameters), "arch", row->arch, "device", row->device_name,
                              "tokens", (json_int_t)row->tokens, "units", row->units, "hidden_size",
                              (json_int_t)row->hidden_size, "intermediate_size", (json_int_t)row->intermediate_size,
                              "measurement", parsed(row->measurement), "origin", row->origin, "date", row->date);
-    answer->row_json = kept ? json_dumps(kept, JSON_COMPACT) : NULL;
+    made.row_json = kept ? json_dumps(kept, JSON_COMPACT) : NULL;
     json_decref(kept);
-    answer->plan_json = row->plan ? strdup(row->plan) : NULL;
-    answer->median_us = row->median_us;
-    answer->measured_tokens = row->tokens;
-    if (answer->row_json && (answer->plan_json || !row->plan))
-        return MLPBWD_OK;
+    made.plan_json = row->plan ? strdup(row->plan) : NULL;
+    if (!made.row_json || (row->plan && !made.plan_json)) {
+        free(made.row_json);
+        free(made.plan_json);
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for a stored plan");
+    }
     lookup_answer_free(answer);
-    return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for a stored plan");
+    *answer = made;
+    return MLPBWD_OK;
 }
 
 /* The figure as JSON, or null when nothing was measured. */
@@ -48,13 +51,12 @@ static json_t *median(double microseconds) {
 char *lookup_answer_json(const lookup_request *request, const lookup_answer *answer) {
     const mlpbwd_problem *problem = request->problem;
     json_t *row = json_loads(answer->row_json, 0, NULL);
-    json_t *report =
-        json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:I, s:s}", "tokens", (json_int_t)lookup_tokens(request),
-                  "hidden_size", (json_int_t)problem->hidden_size, "intermediate_size",
-                  (json_int_t)problem->intermediate_size, "accuracy", accuracy_name(problem->accuracy),
-                  "activation", activation_name(problem->activation), "device",
-                  request->device->id, "match", answer->match, "median_us", median(answer->median_us),
-                  "measured_tokens", (json_int_t)answer->measured_tokens, "database", answer->database_path);
+    json_t *report = json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:I, s:s}", "tokens", (json_int_t)lookup_tokens(request),
+        "hidden_size", (json_int_t)problem->hidden_size, "intermediate_size", (json_int_t)problem->intermediate_size,
+        "accuracy", accuracy_name(problem->accuracy), "activation", activation_name(problem->activation), "device",
+        request->device->id, "match", answer->match, "median_us", median(answer->median_us), "measured_tokens",
+        (json_int_t)answer->measured_tokens, "database", answer->database_path);
     static const char *const from_row[][2] = {{"pipeline", "pipeline"},
                                               {"parameters", "parameters"},
                                               {"arch", "arch"},

@@ -26,8 +26,8 @@ static mlpbwd_status no_row_serves(const lookup_request *request, const import_f
                     "whose range does not hold this T",
                     request->forced_path, file->row_count, (long long)lookup_tokens(request),
                     (long long)problem->hidden_size, (long long)problem->intermediate_size,
-                    accuracy_name(problem->accuracy), request->device->id, request->device->arch,
-                    misses[MISS_ACCURACY], misses[MISS_SIZES], misses[MISS_ARCH], misses[MISS_TOKENS]);
+                    accuracy_name(problem->accuracy), request->device->id, request->device->arch, misses[MISS_ACCURACY],
+                    misses[MISS_SIZES], misses[MISS_ARCH], misses[MISS_TOKENS]);
 }
 
 /* The best row, as on the ladder; a row of a device of another architecture serves too if its machine code runs here.

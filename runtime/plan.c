@@ -104,12 +104,12 @@ static void log_fallback(const lookup_request *request, const lookup_answer *ans
     if (strcmp(answer->match, "exact") == 0 || strcmp(answer->match, "forced") == 0)
         return;
     const mlpbwd_problem *problem = request->problem;
+    const int64_t tokens = problem->batch_size * problem->seq_len;
     log_message(
         "T = %lld, H = %lld, I = %lld on %s: not tuned for exactly this; using the plan of rung \"%s\" measured "
         "at T = %lld (0: a default) from %s",
-        (long long)(problem->batch_size * problem->seq_len), (long long)problem->hidden_size,
-        (long long)problem->intermediate_size, request->device->id, answer->match, (long long)answer->measured_tokens,
-        answer->database_path);
+        (long long)tokens, (long long)problem->hidden_size, (long long)problem->intermediate_size, request->device->id,
+        answer->match, (long long)answer->measured_tokens, answer->database_path);
 }
 
 static mlpbwd_status fill_plan(mlpbwd_plan *plan, mlp_message *why) {

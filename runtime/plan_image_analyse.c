@@ -87,6 +87,10 @@ static bool must_be_ordered(const touched *a, const touched *b) {
            (a->tensors_written & b->tensors_written);
 }
 
+static unsigned stream_bit(unsigned stream) {
+    return stream < IMAGE_MAX_STREAMS ? 1U << stream : 0;
+}
+
 /* Launch j waits for every earlier launch on another stream that its plan names or that shares data with it in a way
  * that order decides: so a plan cannot race, whatever it says. A wait is for all that the other stream holds when the
  * wait is enqueued; it is enqueued as early as j's own stream allows, so that it catches little else.
@@ -113,7 +117,7 @@ static void find_waits(plan_image *image) {
             for (size_t l = k; l < when; l++)
                 if (image->launches[l].stream == earlier->stream)
                     last = l;
-            image->launches[when].waits[s] |= 1U << earlier->stream;
+            image->launches[when].waits[s] |= stream_bit(earlier->stream);
             image->before[j] |= image->before[last] | UINT64_C(1) << last;
             waits++;
         }

@@ -81,10 +81,9 @@ static mlpbwd_status order_streams(const call *c, const image_launch *next, cons
 
 static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_streams *set) {
     const plan_image *image = c->image;
-    dev_stream streams[IMAGE_MAX_STREAMS];
+    dev_stream streams[IMAGE_MAX_STREAMS] = {c->stream};
     unsigned forked = 0;
     mlpbwd_status status = MLPBWD_OK;
-    streams[0] = c->stream;
     for (unsigned s = 1; s < image->stream_count; s++)
         streams[s] = set->streams[s];
     for (size_t l = 0; l < image->launch_count && status == MLPBWD_OK; l++) {

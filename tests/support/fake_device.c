@@ -15,10 +15,10 @@ enum { OPERATIONS = 4096 };
 
 /* A launch, or (entry NULL) a wait of its stream for operation `after`. */
 typedef struct operation {
-    int stream, after;
     entry_function entry;
-    uint32_t grid;
     uint64_t values[DEV_MAX_ARGUMENTS];
+    int stream, after;
+    uint32_t grid;
     bool done;
 } operation;
 
@@ -187,6 +187,8 @@ size_t fake_run(unsigned seed, size_t *streams) {
         for (int i = 0; i < operation_count; i++)
             if (!operations[i].done && ready(i))
                 candidates[count++] = i;
+        if (count == 0)
+            abort(); /* the oldest that is left can always run */
         seed = seed * 1664525U + 1013904223U;
         operation *chosen = &operations[candidates[(seed >> 16) % (unsigned)count]];
         launches += chosen->entry != NULL;

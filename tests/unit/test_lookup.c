@@ -46,11 +46,9 @@ static int remove_folder(void **state) {
 
 /* What a row is about; the rest is the H200's. */
 typedef struct row {
-    int id;
     const char *device, *arch;
-    int units;
     int64_t tokens, h, i, least, most;
-    int accuracy;
+    int id, units, accuracy;
 } row;
 
 static void put(const char *path, const row *rows, size_t count) {

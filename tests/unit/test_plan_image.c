@@ -306,7 +306,7 @@ static char *chain_plan(bool side_streams) {
 
 static void test_memory_is_shared(void **state) {
     (void)state;
-    const size_t buffer = 7 * 64 * 4;
+    const size_t buffer = (size_t)7 * 64 * 4;
     for (int side = 0; side <= 1; side++)
         for (int share = 0; share <= 1; share++) {
             char *json = chain_plan(side);
@@ -341,7 +341,7 @@ static void test_buffers_alive_together_are_apart(void **state) {
             assert_true(image->buffers[i].offset >= image->buffers[j].offset + image->buffers[j].size ||
                         image->buffers[j].offset >= image->buffers[i].offset + image->buffers[i].size);
     }
-    assert_true(plan_image_workspace(image) >= 7 * (64 + 128) * 4);
+    assert_true(plan_image_workspace(image) >= (size_t)7 * (64 + 128) * 4);
     plan_image_destroy(image);
 }
 
