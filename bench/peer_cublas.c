@@ -194,7 +194,7 @@ mlpbwd_status peer_cublas_open(dev_context *context, peer_library *library, json
                         "python3's packages; name the file with MLPBWD_CUBLAS");
     }
     mlpbwd_status status = bind_all(blas, why);
-    if (status == MLPBWD_OK) {
+    if (status == MLPBWD_OK && blas->api.create != NULL) {
         status = check(blas, blas->api.create(&blas->handle), "cublasCreate", why);
     }
     if (status == MLPBWD_OK) {

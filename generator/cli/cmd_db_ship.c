@@ -1,6 +1,7 @@
 /* `mlpbwd db ship`: the database that ships with the library, made from the winners' text and the templates. Its bytes
  * depend on these, on the compilers and on nothing else. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,8 +171,8 @@ static mlpbwd_status store_all(shipping *ship, const ship_options *options, cons
         status = db_commit(into, why);
     }
     db_close(into);
-    cli_note("Shipped database: %lld winners and %zu default plans.", (long long)(report.added + report.replaced),
-             ship->default_count);
+    int64_t winners = report.added + report.replaced;
+    cli_note("Shipped database: %" PRId64 " winners and %zu default plans.", winners, ship->default_count);
     return status;
 }
 

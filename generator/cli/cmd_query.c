@@ -122,7 +122,8 @@ static json_t *ask(const query_options *options, const lookup_request *request, 
     return result;
 }
 
-static int answer_all(const query_options *options, lookup_request *request) {
+/* `ladder`: the request but for its problem. */
+static int answer_all(const query_options *options, const lookup_request *ladder) {
     json_t *answers = json_array();
     int code = EXIT_DONE;
     for (size_t i = 0; i < options->common.token_count; i++) {
@@ -133,11 +134,12 @@ static int answer_all(const query_options *options, lookup_request *request) {
                                   .intermediate_size = options->common.intermediate_size,
                                   .activation = options->common.activation < 0 ? 0 : options->common.activation,
                                   .accuracy = options->common.accuracy < 0 ? 0 : options->common.accuracy};
-        request->problem = &problem;
+        lookup_request request = *ladder;
+        request.problem = &problem;
         bool found = false;
         mlpbwd_status status = MLPBWD_OK;
         mlp_message why = {""};
-        json_t *answer = ask(options, request, tokens, &found, &status, &why);
+        json_t *answer = ask(options, &request, tokens, &found, &status, &why);
         if (answer == NULL || (status != MLPBWD_OK && status != MLPBWD_UNSUPPORTED)) {
             json_decref(answer);
             json_decref(answers);
