@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_DATABASES = 8 }; /* a choice is one bit of 32 */
+
 int64_t lookup_tokens(const lookup_request *request) {
     return request->problem->batch_size * request->problem->seq_len;
 }
@@ -132,11 +134,13 @@ static mlpbwd_status nothing_serves(const lookup_request *request, const visitin
 /* A rung is asked in every database before the next one is. */
 static bool take_best(const lookup_request *request, visiting *found, lookup_answer *answer) {
     for (int rung = RUNG_EXACT; rung < RUNG_NONE; rung++)
-        for (size_t i = 0; i < request->database_count; i++) {
+        for (size_t i = 0; i < request->database_count && i < MOST_DATABASES; i++) {
             lookup_answer *best = &found[i].best[rung];
-            if (!best->plan_json)
+            const unsigned choice = 1U << (rung * MOST_DATABASES + (int)i);
+            if (!best->plan_json || (request->left_out & choice))
                 continue;
             *answer = *best;
+            answer->choice = choice;
             *best = (lookup_answer){0};
             answer->match = lookup_rung_name((lookup_rung)rung);
             answer->database = request->databases[i];

@@ -14,10 +14,12 @@ typedef struct lookup_request {
     db *const *databases; /* in order */
     size_t database_count;
     const char *forced_path; /* MLPBWD_FORCE or NULL */
+    unsigned left_out;       /* choices of earlier answers that turned out unusable (or-ed); 0: none */
 } lookup_request;
 
 typedef struct lookup_answer {
     const char *match;          /* "forced", "exact", "nearest", "architecture", "default" */
+    unsigned choice;            /* one bit: this rung in this database, for lookup_request.left_out; forced: 0 */
     char *row_json;             /* malloc'ed: {"pipeline","parameters","arch","device","tokens","units",
                                  * "hidden_size","intermediate_size","measurement","origin","date"} */
     char *plan_json;            /* malloc'ed stored plan */

@@ -112,28 +112,63 @@ static void log_fallback(const lookup_request *request, const lookup_answer *ans
         answer->match, (long long)answer->measured_tokens, answer->database_path);
 }
 
+static mlpbwd_status load_answer(mlpbwd_plan *plan, const lookup_request *request, const lookup_answer *answer,
+                                 mlp_message *why) {
+    lookup_blobs blobs = {.request = request, .answer = answer};
+    mlpbwd_status status = plan_image_load(
+        answer->plan_json, &plan->problem, plan->library->device, plan->home->context, lookup_get_blob, &blobs,
+        (plan->problem.flags & MLPBWD_FLAG_ALLOW_COMPILE) != 0, plan->home->modules, true, &plan->image, why);
+    if (status != MLPBWD_OK)
+        mlp_prefix(why, "plan of rung \"%s\" from %s", answer->match, answer->database_path);
+    return status;
+}
+
+/* A row whose plan cannot be used here (no machine code, say) is told in the log, and the next place on the ladder is
+ * asked; only "forced" is taken at its word. When nothing is left, the first reason is the one to report. */
+static mlpbwd_status find_usable(mlpbwd_plan *plan, lookup_request *request, lookup_answer *answer, mlp_message *why) {
+    mlp_message reason = {0};
+    for (;;) {
+        mlpbwd_status status = lookup_find(request, answer, &reason);
+        if (status != MLPBWD_OK) {
+            if (request->left_out == 0 || status != MLPBWD_UNSUPPORTED)
+                *why = reason;
+            return status;
+        }
+        status = load_answer(plan, request, answer, &reason);
+        if (status == MLPBWD_OK)
+            return status;
+        if (request->left_out == 0)
+            *why = reason;
+        const unsigned choice = answer->choice;
+        lookup_answer_free(answer);
+        if (status != MLPBWD_UNSUPPORTED || choice == 0) {
+            *why = reason;
+            return status;
+        }
+        log_message("left out: %s", reason.text);
+        request->left_out |= choice;
+    }
+}
+
 static mlpbwd_status fill_plan(mlpbwd_plan *plan, mlp_message *why) {
     mlpbwd_library *library = plan->library;
     const bool empty = plan->problem.batch_size * plan->problem.seq_len == 0;
-    const lookup_request request = {.device = dev_get_info(library->device),
-                                    .problem = &plan->problem,
-                                    .databases = library->databases,
-                                    .database_count = library->database_count,
-                                    .forced_path = library->forced_path};
+    lookup_request request = {.device = dev_get_info(library->device),
+                              .problem = &plan->problem,
+                              .databases = library->databases,
+                              .database_count = library->database_count,
+                              .forced_path = library->forced_path};
     lookup_answer answer;
-    mlpbwd_status status = empty ? answer_for_no_tokens(&answer, why) : lookup_find(&request, &answer, why);
+    mlpbwd_status status = plan_tensor_sizes(&plan->problem, plan->tensor_bytes, why);
     if (status != MLPBWD_OK)
         return status;
-    lookup_blobs blobs = {.request = &request, .answer = &answer};
-    status = plan_tensor_sizes(&plan->problem, plan->tensor_bytes, why);
-    if (status == MLPBWD_OK)
-        status = plan_image_load(answer.plan_json, &plan->problem, library->device, plan->home->context,
-                                 lookup_get_blob, &blobs, (plan->problem.flags & MLPBWD_FLAG_ALLOW_COMPILE) != 0,
-                                 plan->home->modules, true, &plan->image, why);
+    status = empty ? answer_for_no_tokens(&answer, why) : find_usable(plan, &request, &answer, why);
+    if (status != MLPBWD_OK)
+        return status;
+    if (empty)
+        status = load_answer(plan, &request, &answer, why);
     if (status == MLPBWD_OK)
         status = describe(plan, &request, &answer, why);
-    else if (!empty)
-        mlp_prefix(why, "plan of rung \"%s\" from %s", answer.match, answer.database_path);
     if (status == MLPBWD_OK && !empty)
         log_fallback(&request, &answer);
     lookup_answer_free(&answer);

@@ -208,6 +208,37 @@ static void test_sources_without_code(void **state) {
     mlpbwd_close(library);
 }
 
+/* A row for exactly this device and T, whose code was made nowhere: the default serves, and the log says why. */
+static void test_unusable_row_is_left_out(void **state) {
+    (void)state;
+    char code[DB_HASH_CAPACITY], source[DB_HASH_CAPACITY], value[256];
+    dev *device = NULL;
+    mlp_message why = {0};
+    log_lines log = {0};
+    tiny_default_database(first_path, true, false);
+    db *database = tiny_database(first_path, false, source, code);
+    assert_int_equal(dev_open("host", &device, &why), MLPBWD_OK);
+    const dev_info *info = dev_get_info(device);
+    const tiny_row row = {.arch = tiny_host_arch(),
+                          .device_name = info->name,
+                          .units = info->units,
+                          .tokens = 7,
+                          .hidden_size = 64,
+                          .intermediate_size = 64,
+                          .median_us = 10,
+                          .plan = {.source = source, .factor = 3}};
+    tiny_put(database, &row);
+    db_close(database);
+    dev_release(device);
+    mlpbwd_set_log(keep_line, &log);
+    mlpbwd_library *library = open_with(first_path);
+    describe(library, "match", value, sizeof value);
+    assert_string_equal(value, "default");
+    assert_int_equal(log.count, 2); /* what was left out, and that a default answers */
+    mlpbwd_set_log(NULL, NULL);
+    mlpbwd_close(library);
+}
+
 static void export_first(bool with_code) {
     db *database = NULL;
     mlp_message why = {0};
@@ -273,6 +304,7 @@ int main(void) {
         cmocka_unit_test_setup(test_asked_for_and_bad, clear_environment),
         cmocka_unit_test_setup(test_shipped_path, clear_environment),
         cmocka_unit_test_setup(test_sources_without_code, clear_environment),
+        cmocka_unit_test_setup(test_unusable_row_is_left_out, clear_environment),
         cmocka_unit_test_setup(test_forced_file, clear_environment),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
