@@ -278,6 +278,40 @@ static peer_gemm *open_gemm(bench_run *run) {
     return gemm;
 }
 
+static json_t *head_json(const bench_run *run) {
+    const cli_options *common = &run->options->common;
+    const dev_info *info = &run->source.info;
+    char date[32] = "";
+    time_t moment = time(NULL);
+    struct tm parts;
+    if (gmtime_r(&moment, &parts) == NULL || strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
+        date[0] = '\0';
+    }
+    json_t *device = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:I, s:s, s:s}", "id", info->id, "name", info->name,
+                               "arch", info->arch, "units", info->units, "max_clock_mhz", info->max_clock_mhz,
+                               "power_limit_w", info->power_limit_w, "l2_bytes", (json_int_t)info->l2_bytes, "driver",
+                               info->driver, "compiler", info->compiler);
+    json_t *bound = json_pack("{s:f, s:f, s:s}", "flop_per_second", run->line.flop_rate, "bytes_per_second",
+                              run->line.byte_rate, "source", run->line.source);
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:s, s:I, s:I, s:s, s:s, s:o, s:O, s:O, s:O}", "format", "mlpbwd-bench",
+                     "version", 1, "library", mlpbwd_version(), "date", date, "device", device, "protocol",
+                     run->protocol, "hidden_size", (json_int_t)common->hidden_size, "intermediate_size",
+                     (json_int_t)common->intermediate_size, "accuracy",
+                     accuracy_name(common->accuracy < 0 ? 0 : common->accuracy), "activation",
+                     activation_name(common->activation < 0 ? 0 : common->activation), "roofline", bound, "rows",
+                     run->rows, "peers", run->peers, "notes", run->notes);
+}
+
+/* What there is so far, to --output: a run that is killed in a peer keeps the rest. */
+static void save_so_far(const bench_run *run) {
+    if (run->options->common.output != NULL) {
+        json_t *result = head_json(run);
+        bench_summarise(result);
+        (void)cli_save(result, run->options->common.output);
+        json_decref(result);
+    }
+}
+
 /* After our own buffers are freed: the children need the memory. */
 static void time_torch(bench_run *run) {
     const bench_options *options = run->options;
@@ -324,6 +358,7 @@ static void time_torch(bench_run *run) {
             }
         }
         json_decref(answer);
+        save_so_far(run);
     }
 }
 
@@ -375,33 +410,10 @@ static mlpbwd_status measure(bench_run *run, mlp_message *why) {
         dev_context_leave(run->source.context, pushed);
     }
     if (status == MLPBWD_OK && run->options->peers && strcmp(run->source.info.backend, "cuda") == 0) {
+        save_so_far(run);
         time_torch(run);
     }
     return status;
-}
-
-static json_t *head_json(const bench_run *run) {
-    const cli_options *common = &run->options->common;
-    const dev_info *info = &run->source.info;
-    char date[32] = "";
-    time_t moment = time(NULL);
-    struct tm parts;
-    if (gmtime_r(&moment, &parts) == NULL || strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
-        date[0] = '\0';
-    }
-    json_t *device = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:I, s:s, s:s}", "id", info->id, "name", info->name,
-                               "arch", info->arch, "units", info->units, "max_clock_mhz", info->max_clock_mhz,
-                               "power_limit_w", info->power_limit_w, "l2_bytes", (json_int_t)info->l2_bytes, "driver",
-                               info->driver, "compiler", info->compiler);
-    json_t *bound = json_pack("{s:f, s:f, s:s}", "flop_per_second", run->line.flop_rate, "bytes_per_second",
-                              run->line.byte_rate, "source", run->line.source);
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:s, s:I, s:I, s:s, s:s, s:o, s:O, s:O, s:O}", "format", "mlpbwd-bench",
-                     "version", 1, "library", mlpbwd_version(), "date", date, "device", device, "protocol",
-                     run->protocol, "hidden_size", (json_int_t)common->hidden_size, "intermediate_size",
-                     (json_int_t)common->intermediate_size, "accuracy",
-                     accuracy_name(common->accuracy < 0 ? 0 : common->accuracy), "activation",
-                     activation_name(common->activation < 0 ? 0 : common->activation), "roofline", bound, "rows",
-                     run->rows, "peers", run->peers, "notes", run->notes);
 }
 
 static int run_bench(bench_run *run) {

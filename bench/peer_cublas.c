@@ -6,18 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cublas_constants.h"
 #include "peers.h"
-
-/* cublas_api.h and library_types.h; a test compares them with these headers where they are installed. */
-enum {
-    OPERATION_N = 0,
-    OPERATION_T = 1,
-    REAL_32F = 0,
-    REAL_16F = 2,
-    COMPUTE_32F = 68,
-    COMPUTE_32F_FAST_TF32 = 77,
-    GEMM_DEFAULT = -1
-};
 
 static const size_t workspace_size = (size_t)64 << 20;
 

@@ -107,6 +107,8 @@ typedef struct cli_file {
 /* Both report a failure themselves. close: keep = false drops what was written. */
 int cli_file_open(cli_file *file, const char *path);
 int cli_file_close(cli_file *file, bool keep);
+/* Writes JSON to a file, or to standard output (NULL), as cli_file does. */
+int cli_save(const json_t *result, const char *path);
 /* Prints the result: JSON to standard output with --json, else `table`; JSON to --output when given. Takes over the
  * reference. Returns EXIT_DONE or EXIT_FAILED (disk full, closed output). */
 int cli_result(const cli_options *options, json_t *result, void (*table)(FILE *out, const json_t *result));

@@ -97,7 +97,7 @@ int cli_file_close(cli_file *file, bool keep) {
     return error == 0 ? EXIT_DONE : write_failed(file->path, error);
 }
 
-static int dump(const json_t *result, const char *path) {
+int cli_save(const json_t *result, const char *path) {
     cli_file file;
     if (cli_file_open(&file, path) != EXIT_DONE) {
         return EXIT_FAILED;
@@ -112,10 +112,10 @@ static int dump(const json_t *result, const char *path) {
 int cli_result(const cli_options *options, json_t *result, void (*table)(FILE *out, const json_t *result)) {
     int code = EXIT_DONE;
     if (options->output != NULL) {
-        code = dump(result, options->output);
+        code = cli_save(result, options->output);
     }
     if (options->json) {
-        int printed = dump(result, NULL);
+        int printed = cli_save(result, NULL);
         code = code == EXIT_DONE ? printed : code;
     } else {
         table(stdout, result);
