@@ -10,8 +10,10 @@
 double reference_gelu_derivative(double x, int activation) {
     if (activation == MLPBWD_GELU_ERF)
         return 0.5 * erfc(-x * M_SQRT1_2) + x * (exp(-0.5 * x * x) * (0.5 * M_2_SQRTPI * M_SQRT1_2));
-    double c = M_SQRT1_2 * M_2_SQRTPI, t = tanh(c * (x + 0.044715 * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+    /* (1 + tanh u) / 2 as a quotient, which does not cancel where u is large and negative */
+    double c = M_SQRT1_2 * M_2_SQRTPI, u = c * (x + 0.044715 * x * x * x);
+    double half = 1 / (1 + exp(-2 * u)), rest = 1 / (1 + exp(2 * u));
+    return half + 2 * x * half * rest * c * (1 + 3 * 0.044715 * x * x);
 }
 
 /* ---- which rows ---- */
