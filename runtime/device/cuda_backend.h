@@ -6,12 +6,13 @@
 #include "cuda_api.h"
 
 typedef struct cuda_context cuda_context;
+typedef struct cuda_module cuda_module;
 
 typedef struct cuda_device {
     dev base;
     const cuda_functions *api;
     CUdevice device;
-    pthread_mutex_t mutex;  /* guards contexts, their references, and the modules' lists of functions */
+    pthread_mutex_t mutex;  /* guards contexts, their references and retired modules, the modules' lists of functions */
     cuda_context *contexts; /* every one that has references */
 } cuda_device;
 
@@ -24,6 +25,7 @@ struct cuda_context {
     unsigned references;
     CUmodule probe_module; /* of cuda_time.c; made at the first dev_time */
     CUfunction probe;
+    cuda_module *retired; /* unloaded by their owners, but running or captured work may still need them */
     cuda_context *next;
 };
 
@@ -42,6 +44,8 @@ typedef struct cuda_guard {
 mlpbwd_status cuda_enter(cuda_context *context, cuda_guard *guard, mlp_message *why);
 /* The same for calls that allocate or load: another thread's stream capture neither forbids them nor is broken. */
 mlpbwd_status cuda_enter_setup(cuda_context *context, cuda_guard *guard, mlp_message *why);
+/* Turns what cuda_enter began into what cuda_enter_setup gives. */
+void cuda_relax(cuda_context *context, cuda_guard *guard);
 void cuda_leave(cuda_context *context, const cuda_guard *guard);
 
 /* Backend functions of cuda_context.c, cuda_module.c, cuda_memory.c and cuda_time.c: see device.h. */
@@ -56,6 +60,12 @@ bool cuda_context_alive(const cuda_context *context);
 mlpbwd_status cuda_module_load(dev_context *context, const void *bytes, size_t size, const char *format,
                                dev_module **out, mlp_message *why);
 void cuda_module_unload(dev_module *module);
+/* Retired modules: taken out, all at once; then either unloaded (the context is current and entered for set-up, and
+ * everything enqueued before the taking has run), or put back; forgotten: the driver keeps them, or they are gone. */
+cuda_module *cuda_retired_take(cuda_context *context);
+void cuda_retired_unload(cuda_context *context, cuda_module *retired);
+void cuda_retired_put_back(cuda_context *context, cuda_module *retired);
+void cuda_retired_forget(cuda_module *retired);
 mlpbwd_status cuda_function_get(dev_module *module, const char *entry, size_t shared_bytes, dev_function **out,
                                 dev_function_info *info, mlp_message *why);
 mlpbwd_status cuda_launch(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],

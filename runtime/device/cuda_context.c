@@ -30,9 +30,13 @@ mlpbwd_status cuda_enter_setup(cuda_context *context, cuda_guard *guard, mlp_mes
     mlpbwd_status status = cuda_enter(context, guard, why);
     if (status)
         return status;
+    cuda_relax(context, guard);
+    return MLPBWD_OK;
+}
+
+void cuda_relax(cuda_context *context, cuda_guard *guard) {
     guard->mode = MLP_CU_STREAM_CAPTURE_MODE_RELAXED;
     guard->relaxed = context->api->cuThreadExchangeStreamCaptureMode(&guard->mode) == MLP_CUDA_SUCCESS;
-    return MLPBWD_OK;
 }
 
 void cuda_leave(cuda_context *context, const cuda_guard *guard) {
@@ -172,11 +176,12 @@ void cuda_context_release(dev_context *base) {
     pthread_mutex_unlock(&device->mutex);
     if (!last)
         return;
-    cuda_guard guard;
-    if (context->probe_module && cuda_context_alive(context) && cuda_enter_setup(context, &guard, NULL) == MLPBWD_OK) {
-        (void)context->api->cuModuleUnload(context->probe_module); /* idle since dev_time; at worst it stays loaded */
-        cuda_leave(context, &guard);
-    }
+    /* No module is unloaded here. If the reference to the primary context is the last one, the driver destroys it with
+     * all that is in it. Else the context is the application's: work or a graph of its own may still need our code, and
+     * to find out one would have to synchronise the context, which invalidates every capture in it (the driver does
+     * not tell whether there is one). What is loaded then stays loaded for as long as the context lives: a leak, but
+     * harmless. */
+    cuda_retired_forget(context->retired);
     if (context->primary)
         (void)context->api->cuDevicePrimaryCtxRelease_v2(device->device); /* a reference of ours: cannot fail */
     free(context);

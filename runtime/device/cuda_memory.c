@@ -47,6 +47,8 @@ mlpbwd_status cuda_copy_in(dev_context *base, void *device_memory, const void *h
     if (status)
         return status;
     cuda_enum result = context->api->cuMemcpyHtoD_v2(device_pointer(device_memory), host, size);
+    if (!result) /* the last bytes may still be on their way, and non-blocking streams would not wait for them */
+        result = context->api->cuStreamSynchronize(NULL);
     cuda_leave(context, &guard);
     return result ? cuda_failed(context->api, result, why, "copying %zu bytes to the device failed", size) : MLPBWD_OK;
 }
@@ -87,7 +89,15 @@ mlpbwd_status cuda_synchronize(dev_context *base, mlp_message *why) {
     mlpbwd_status status = cuda_enter(context, &guard, why);
     if (status)
         return status;
+    /* Taken before waiting: only what was thrown away by now is known to be idle afterwards. */
+    cuda_module *retired = cuda_retired_take(context);
     cuda_enum result = context->api->cuCtxSynchronize();
+    if (result) {
+        cuda_retired_put_back(context, retired);
+    } else if (retired) {
+        cuda_relax(context, &guard);
+        cuda_retired_unload(context, retired);
+    }
     cuda_leave(context, &guard);
     return result ? cuda_failed(context->api, result, why, "the work on %s failed", base->device->info.id) : MLPBWD_OK;
 }

@@ -12,11 +12,12 @@ typedef struct cuda_function {
     struct cuda_function *next;
 } cuda_function;
 
-typedef struct cuda_module {
+struct cuda_module {
     dev_module base;
     CUmodule handle;
     cuda_function *functions;
-} cuda_module;
+    cuda_module *next; /* in its context's list of retired modules */
+};
 
 mlpbwd_status cuda_load_image(const cuda_functions *api, const void *image, const char *what, CUmodule *out,
                               mlp_message *why) {
@@ -84,25 +85,64 @@ mlpbwd_status cuda_module_load(dev_context *base, const void *bytes, size_t size
     return MLPBWD_OK;
 }
 
+/* ---- modules that nobody owns any more ---- */
+
+/* The driver is not asked for anything: code that runs must not be freed, and waiting for it (cuCtxSynchronize, even in
+ * relaxed capture mode) invalidates a capture that another thread has under way. */
 void cuda_module_unload(dev_module *base) {
     cuda_module *module = (cuda_module *)base;
     cuda_context *context = cuda_context_of(base->context);
-    cuda_guard guard;
-    if (cuda_context_alive(context) && cuda_enter_setup(context, &guard, NULL) == MLPBWD_OK) {
-        /* Code that runs must not be freed. Where waiting is refused (a stream of the context is being captured) or an
-         * earlier error has spoiled the context, the module stays loaded: a leak, but harmless. */
-        if (context->api->cuCtxSynchronize() == MLP_CUDA_SUCCESS)
-            (void)context->api->cuModuleUnload(module->handle);
-        cuda_leave(context, &guard);
-    }
+    cuda_device *device = cuda_device_of(base->context);
     while (module->functions) {
         cuda_function *next = module->functions->next;
         free(module->functions);
         module->functions = next;
     }
-    free(module);
-    dev_context_release(&context->base);
+    pthread_mutex_lock(&device->mutex);
+    module->next = context->retired;
+    context->retired = module;
+    pthread_mutex_unlock(&device->mutex);
+    dev_context_release(&context->base); /* the last reference frees the module with the context */
 }
+
+cuda_module *cuda_retired_take(cuda_context *context) {
+    cuda_device *device = cuda_device_of(&context->base);
+    pthread_mutex_lock(&device->mutex);
+    cuda_module *retired = context->retired;
+    context->retired = NULL;
+    pthread_mutex_unlock(&device->mutex);
+    return retired;
+}
+
+void cuda_retired_unload(cuda_context *context, cuda_module *retired) {
+    bool alive = cuda_context_alive(context);
+    for (cuda_module *module = retired; module && alive; module = module->next)
+        (void)context->api->cuModuleUnload(module->handle); /* fails only after an error that others report */
+    cuda_retired_forget(retired);
+}
+
+void cuda_retired_put_back(cuda_context *context, cuda_module *retired) {
+    cuda_device *device = cuda_device_of(&context->base);
+    if (!retired)
+        return;
+    cuda_module *last = retired;
+    while (last->next)
+        last = last->next;
+    pthread_mutex_lock(&device->mutex);
+    last->next = context->retired;
+    context->retired = retired;
+    pthread_mutex_unlock(&device->mutex);
+}
+
+void cuda_retired_forget(cuda_module *retired) {
+    while (retired) {
+        cuda_module *next = retired->next;
+        free(retired);
+        retired = next;
+    }
+}
+
+/* ---- functions ---- */
 
 /* Loads everything of the function now (drivers load lazily, and a first launch under stream capture could not), and
  * raises the limit of dynamic shared memory. */
