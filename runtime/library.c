@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "lookup.h"
 #include "status.h"
 
@@ -17,6 +18,8 @@ static mlpbwd_status open_parts(mlpbwd_library *library, const char *database_pa
             return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory to open a library");
     }
     mlpbwd_status status = dev_open(device, &library->device, why);
+    if (status == MLPBWD_OK && why->text[0]) /* no CUDA device, though one would have been preferred */
+        log_message("%s; using %s", why->text, dev_get_info(library->device)->id);
     if (status == MLPBWD_OK)
         status = lookup_open_databases(database_path, library->databases, &library->database_count, why);
     return status;

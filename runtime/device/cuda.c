@@ -191,20 +191,23 @@ static mlpbwd_status open_best(const cuda_functions *api, int count, dev **out, 
         *taken = true; /* the caller's tensors are there: another device could only be wrong */
         return open_ordinal(api, current, out, why);
     }
-    mlpbwd_status status = mlp_fail(why, MLPBWD_NO_DEVICE, "there is no CUDA device");
+    if (count == 0)
+        return mlp_fail(why, MLPBWD_NO_DEVICE, "the NVIDIA driver shows none");
+    mlpbwd_status status = MLPBWD_NO_DEVICE;
     for (int i = 0; i < count && status; i++)
         status = open_ordinal(api, i, out, why);
     return status;
 }
 
-static mlpbwd_status open_cuda(const char *spec, dev **out, bool *taken, mlp_message *why) {
+static mlpbwd_status open_spec(const char *spec, dev **out, bool *taken, mlp_message *why) {
     int count = 0;
     int ordinal = spec ? parse_ordinal(spec) : 0;
     if (ordinal < 0)
         return mlp_fail(why, MLPBWD_NO_DEVICE, "device \"%.64s\" is not known; \"cuda:0\" would be right", spec);
     const cuda_functions *api = cuda_driver(why);
     if (!api) {
-        mlp_prefix(why, "%s", spec ? spec : "cuda");
+        if (spec)
+            mlp_prefix(why, "%s", spec);
         return MLPBWD_NO_DEVICE;
     }
     cuda_enum result = api->cuDeviceGetCount(&count);
@@ -218,6 +221,13 @@ static mlpbwd_status open_cuda(const char *spec, dev **out, bool *taken, mlp_mes
         return mlp_fail(why, MLPBWD_NO_DEVICE, "device \"%.64s\" does not exist: there %s %d CUDA device%s here%s",
                         spec, count == 1 ? "is" : "are", count, count == 1 ? "" : "s", count ? ", from cuda:0 on" : "");
     return open_ordinal(api, ordinal, out, why);
+}
+
+static mlpbwd_status open_cuda(const char *spec, dev **out, bool *taken, mlp_message *why) {
+    mlpbwd_status status = open_spec(spec, out, taken, why);
+    if (status && !spec && !*taken)
+        mlp_prefix(why, "no CUDA device");
+    return status;
 }
 
 static void close_cuda(dev *base) {

@@ -52,6 +52,8 @@ static mlpbwd_status open_with(const dev_backend *backend, const char *spec, dev
 
 mlpbwd_status dev_open(const char *spec, dev **out, mlp_message *why) {
     *out = NULL;
+    if (why)
+        why->text[0] = 0;
     for (size_t i = 0; i < BACKENDS; i++) {
         if (spec) {
             if (backends[i]->owns_spec(spec))

@@ -51,7 +51,8 @@ void dev_list(void (*visit)(void *user, const dev_info *info), void (*note)(void
               void *user);
 
 /* spec: "cuda:N", "host", or NULL for: the device of the CUDA context current in the caller, else the lowest CUDA
- * ordinal, else host. Unknown spec or absent device: MLPBWD_NO_DEVICE naming what would be right. */
+ * ordinal, else host. Unknown spec or absent device: MLPBWD_NO_DEVICE naming what would be right. After success *why is
+ * "", or says why a device of a preferred backend could not be taken ("no CUDA device: ..."). */
 mlpbwd_status dev_open(const char *spec, dev **out, mlp_message *why);
 void dev_retain(dev *device);
 void dev_release(dev *device); /* NULL is harmless */
@@ -103,7 +104,9 @@ void dev_context_leave(dev_context *context, bool pushed);
  * damaged; UNSUPPORTED: another backend's or architecture's, or newer than the driver. */
 mlpbwd_status dev_module_load(dev_context *context, const void *bytes, size_t size, const char *format,
                               dev_module **out, mlp_message *why);
-/* Waits for running work of the context if it must; leaves the module loaded when waiting is impossible. */
+/* Neither waits nor disturbs a capture: work that was enqueued or is being captured may still need the code, so it
+ * stays loaded until the next dev_synchronize of its context has succeeded, or until the context goes (a context that
+ * the application also holds may keep it). A graph that captured its functions must not be replayed after that. */
 void dev_module_unload(dev_module *module);
 
 typedef struct dev_function_info {
@@ -118,11 +121,14 @@ mlpbwd_status dev_function_get(dev_module *module, const char *entry, size_t sha
 
 mlpbwd_status dev_alloc(dev_context *context, size_t size, void **out, mlp_message *why); /* 256-byte aligned */
 void dev_free(dev_context *context, void *pointer);
+/* Copies end before these return. Not while a stream of the context is being captured. */
 mlpbwd_status dev_copy_in(dev_context *context, void *device_memory, const void *host, size_t size, mlp_message *why);
 mlpbwd_status dev_copy_out(dev_context *context, void *host, const void *device_memory, size_t size, mlp_message *why);
 /* Sets bytes in stream order; may be captured. */
 mlpbwd_status dev_fill(dev_context *context, void *device_memory, int byte, size_t size, dev_stream stream,
                        mlp_message *why);
+/* Waits for everything in the context, then frees the code of modules that were unloaded before the call. Not while a
+ * stream of the context is being captured: that fails and breaks the capture. */
 mlpbwd_status dev_synchronize(dev_context *context, mlp_message *why);
 
 mlpbwd_status dev_stream_create(dev_context *context, dev_stream *out, mlp_message *why); /* non-blocking stream */

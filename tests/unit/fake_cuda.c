@@ -75,8 +75,14 @@ static fake_books get_books(void) {
     return books;
 }
 
+static void hold_primary(int change) {
+    books.primaries += change;
+    if (books.primaries == 0)
+        books.modules = 0; /* they go with the context */
+}
+
 extern const fake_control fake_cuda_control;
-EXPORT const fake_control fake_cuda_control = {reset, fail_call, get_books};
+EXPORT const fake_control fake_cuda_control = {reset, fail_call, get_books, hold_primary};
 
 /* ---- driver, devices ---- */
 
@@ -155,14 +161,14 @@ FAKE(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned *flags, int *active)
 FAKE(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device)) {
     MAY_FAIL();
     (void)device;
-    books.primaries++;
+    hold_primary(1);
     *context = &primary;
     return 0;
 }
 
 FAKE(cuDevicePrimaryCtxRelease_v2, (CUdevice device)) {
     (void)device;
-    books.primaries--;
+    hold_primary(-1);
     return 0;
 }
 

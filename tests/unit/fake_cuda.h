@@ -17,6 +17,8 @@ typedef struct fake_control {
      * the library must cope with are counted: not those that give back, and none that tells an error's name. */
     void (*fail_call)(long number, unsigned result);
     fake_books (*books)(void);
+    /* The application retains (1) or releases (-1) the primary context. Without references it goes with its modules. */
+    void (*hold_primary)(int change);
 } fake_control;
 
 #endif

@@ -178,24 +178,55 @@ static void test_each_call_fails(void **state) {
     }
 }
 
-/* While a module is thrown away waiting fails, as in a stream capture: the code stays loaded, nothing else is lost. */
-static void test_unload_without_waiting(void **state) {
+static dev_module *load_another(const everything *e) {
+    dev_module *module;
+    mlp_message why;
+    assert_int_equal(dev_module_load(e->context, "some PTX", 8, "ptx", &module, &why), MLPBWD_OK);
+    return module;
+}
+
+/* Throwing a module away asks the driver for nothing; the code goes when the context has been waited for. */
+static void test_unload(void **state) {
     (void)state;
     everything e = {0};
     mlp_message why;
     fake->reset(1, 90, 0);
     assert_int_equal(prepare(&e, &why), MLPBWD_OK);
-    dev_module *other;
-    assert_int_equal(dev_module_load(e.context, "some PTX", 8, "ptx", &other, &why), MLPBWD_OK);
+    dev_module *first = load_another(&e), *second = load_another(&e), *third = load_another(&e);
+    fake->fail_call(0, 0); /* counts from here */
+    dev_module_unload(first);
+    dev_module_unload(second);
+    assert_int_equal(fake->books().calls, 0);
+    assert_int_equal(fake->books().waits, 0);
+    assert_int_equal(fake->books().modules, 4);
     fake->fail_call(3, 900); /* current?, push, synchronize */
-    dev_module_unload(other);
+    assert_int_equal(dev_synchronize(e.context, &why), MLPBWD_DEVICE_ERROR);
+    assert_int_equal(fake->books().modules, 4);
+    dev_module_unload(third);
     fake->fail_call(0, 0);
-    assert_int_equal(fake->books().modules, 2);
-    assert_int_equal(fake->books().mode, 0);
-    finish(&e);
+    assert_int_equal(dev_synchronize(e.context, &why), MLPBWD_OK);
     assert_int_equal(fake->books().modules, 1);
+    assert_int_equal(fake->books().mode, 0);
     assert_int_equal(fake->books().stack, 0);
-    assert_int_equal(fake->books().primaries, 0);
+    finish(&e);
+    check_books_closed();
+}
+
+/* While the application holds the context too, nobody can know that it is idle: the code stays, nothing waits. */
+static void test_unload_in_a_shared_context(void **state) {
+    (void)state;
+    everything e = {0};
+    mlp_message why;
+    fake->reset(1, 90, 0);
+    fake->hold_primary(1);
+    assert_int_equal(prepare(&e, &why), MLPBWD_OK);
+    dev_module_unload(load_another(&e));
+    finish(&e);
+    assert_int_equal(fake->books().waits, 0);
+    assert_int_equal(fake->books().modules, 2);
+    assert_int_equal(fake->books().primaries, 1);
+    fake->hold_primary(-1);
+    check_books_closed();
 }
 
 static void test_loading_failures(void **state) {
@@ -255,12 +286,21 @@ static void test_default_device(void **state) {
     static const struct {
         int devices, capability;
         const char *id;
-    } cases[] = {{1, 90, "cuda:0"}, {2, 80, "cuda:0"}, {0, 90, "host"}, {2, 75, "host"}};
+        const char *reason; /* why it is not a CUDA device */
+    } cases[] = {
+        {1, 90, "cuda:0", ""},
+        {2, 80, "cuda:0", ""},
+        {0, 90, "host", "no CUDA device: the NVIDIA driver shows none"},
+        {2, 75, "host", "no CUDA device: cuda:1 (Fake GPU) has compute capability 7.5; 8.0 or later is needed"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dev *device;
+        mlp_message reason = {"left from before"};
         fake->reset(cases[i].devices, cases[i].capability, 0);
-        assert_int_equal(dev_open(NULL, &device, NULL), MLPBWD_OK);
+        assert_int_equal(dev_open(NULL, &device, &reason), MLPBWD_OK);
         assert_string_equal(dev_get_info(device)->id, cases[i].id);
+        assert_string_equal(reason.text, cases[i].reason);
+        dev_release(device);
+        assert_int_equal(dev_open(NULL, &device, NULL), MLPBWD_OK);
         dev_release(device);
     }
     dev *device;
@@ -325,7 +365,8 @@ static int broken_driver(void) {
     fake->reset(1, 90, 803);
     if (dev_open("cuda:0", &device, &why) != MLPBWD_NO_DEVICE || !strstr(why.text, "cuInit gave FAKE_ERROR (803)"))
         return 1;
-    if (dev_open(NULL, &device, &why) != MLPBWD_OK || strcmp(dev_get_info(device)->id, "host") != 0)
+    if (dev_open(NULL, &device, &why) != MLPBWD_OK || strcmp(dev_get_info(device)->id, "host") != 0 ||
+        strncmp(why.text, "no CUDA device: the NVIDIA driver cannot be used", 48) != 0)
         return 2;
     dev_release(device);
     notes n = {0};
@@ -362,13 +403,10 @@ static void test_broken_drivers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broken_drivers), /* first: afterwards the driver has started */
-        cmocka_unit_test(test_everything_works),
-        cmocka_unit_test(test_each_call_fails),
-        cmocka_unit_test(test_unload_without_waiting),
-        cmocka_unit_test(test_loading_failures),
-        cmocka_unit_test(test_capture_ids),
-        cmocka_unit_test(test_default_device),
-        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_everything_works), cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_unload),           cmocka_unit_test(test_unload_in_a_shared_context),
+        cmocka_unit_test(test_loading_failures), cmocka_unit_test(test_capture_ids),
+        cmocka_unit_test(test_default_device),   cmocka_unit_test(test_list),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
