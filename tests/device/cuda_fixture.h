@@ -59,6 +59,7 @@ typedef struct fixture {
     dev_module *module;
     dev_function *affine, *slow, *shared;
     const cuda_functions *api;
+    dev_stream capturing; /* between begin_capture and end_capture, so that clean_up can end what a failed test left */
 } fixture;
 
 static mlp_message failure; /* of the main thread's last failed call */
@@ -96,6 +97,28 @@ static inline int tear_down(void **state) {
     return 0;
 }
 
+/* After each test: a failed one may have left a capture open or the context current, which would fail the others. */
+static inline int clean_up(void **state) {
+    fixture *f = *state;
+    CUcontext current = NULL;
+    CUgraph graph = NULL;
+    bool pushed;
+    if (!f)
+        return 0;
+    if (f->capturing && dev_context_enter(f->context, &pushed, NULL) == MLPBWD_OK) {
+        if (f->api->cuStreamEndCapture((CUstream)f->capturing, &graph) == 0 && graph)
+            (void)f->api->cuGraphDestroy(graph);
+        dev_context_leave(f->context, pushed);
+    }
+    f->capturing = NULL;
+    while (f->api->cuCtxGetCurrent(&current) == 0 && current)
+        if (f->api->cuCtxPopCurrent_v2(&current))
+            return 1;
+    return 0;
+}
+
+#define TEST(function) cmocka_unit_test_teardown(function, clean_up)
+
 #define NEED_DEVICE()                                                                                                  \
     fixture *f = *state;                                                                                               \
     if (!f)                                                                                                            \
@@ -113,6 +136,21 @@ static inline mlpbwd_status launch_slow(const fixture *f, void *x, uint32_t b, u
     void *arguments[] = {&x, &b, &wait};
     uint32_t one[3] = {1, 1, 1};
     return dev_launch(f->slow, one, one, 0, arguments, stream, why);
+}
+
+/* Both need the fixture's context current, as every raw call of the driver does. */
+static inline void begin_capture(fixture *f, dev_stream stream, cuda_enum mode) {
+    assert_int_equal(f->api->cuStreamBeginCapture_v2((CUstream)stream, mode), 0);
+    f->capturing = stream;
+}
+
+static inline CUgraph end_capture(fixture *f) {
+    CUgraph graph = NULL;
+    CUstream stream = (CUstream)f->capturing;
+    f->capturing = NULL; /* also an invalidated capture is over afterwards */
+    assert_int_equal(f->api->cuStreamEndCapture(stream, &graph), 0);
+    assert_non_null(graph);
+    return graph;
 }
 
 static inline uint32_t read_word(const fixture *f, const void *memory) {

@@ -277,9 +277,9 @@ static void test_absent_ordinal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_info),          cmocka_unit_test(test_memory),      cmocka_unit_test(test_launch),
-        cmocka_unit_test(test_functions),     cmocka_unit_test(test_bad_modules), cmocka_unit_test(test_compiled),
-        cmocka_unit_test(test_context_rules), cmocka_unit_test(test_fork),        cmocka_unit_test(test_absent_ordinal),
+        TEST(test_info),          TEST(test_memory),      TEST(test_launch),
+        TEST(test_functions),     TEST(test_bad_modules), TEST(test_compiled),
+        TEST(test_context_rules), TEST(test_fork),        TEST(test_absent_ordinal),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -36,6 +36,8 @@ static void test_streams_are_independent(void **state) {
     NEED_DEVICE();
     dev_stream a;
     void *x, *y;
+    bool pushed;
+    CHECK(dev_context_enter(f->context, &pushed, &failure)); /* for the raw calls */
     CHECK(dev_stream_create(f->context, &a, &failure));
     CHECK(dev_alloc(f->context, 4, &x, &failure));
     CHECK(dev_alloc(f->context, 4, &y, &failure));
@@ -51,17 +53,14 @@ static void test_streams_are_independent(void **state) {
     void *address = dlsym(library, "cuStreamQuery");
     assert_non_null(address);
     memcpy(&query, &address, sizeof address);
-    bool pushed;
-    CHECK(dev_context_enter(f->context, &pushed, &failure));
-    cuda_enum busy = query(NULL);
-    dev_context_leave(f->context, pushed);
-    assert_int_equal(busy, 600); /* CUDA_ERROR_NOT_READY */
+    assert_int_equal(query(NULL), 600); /* CUDA_ERROR_NOT_READY */
     assert_int_equal(read_word(f, x), 1);
     assert_int_equal(read_word(f, y), 1);
     dlclose(library);
     dev_stream_destroy(f->context, a);
     dev_free(f->context, x);
     dev_free(f->context, y);
+    dev_context_leave(f->context, pushed);
 }
 
 static void test_capture(void **state) {
@@ -71,8 +70,9 @@ static void test_capture(void **state) {
     dev_event *event;
     void *x;
     uint64_t ids[4] = {9, 9, 9, 9};
-    CUgraph graph;
     CUgraphExec executable;
+    bool pushed;
+    CHECK(dev_context_enter(f->context, &pushed, &failure)); /* for the raw calls */
     CHECK(dev_stream_create(f->context, &a, &failure));
     CHECK(dev_stream_create(f->context, &b, &failure));
     CHECK(dev_stream_create(f->context, &c, &failure));
@@ -82,7 +82,7 @@ static void test_capture(void **state) {
     CHECK(dev_stream_capture_id(f->context, NULL, &ids[1], &failure));
     assert_int_equal(ids[0], 0);
     assert_int_equal(ids[1], 0);
-    assert_int_equal(api->cuStreamBeginCapture_v2((CUstream)a, 0 /* global: the strictest */), 0);
+    begin_capture(f, a, 0 /* global: the strictest */);
     CHECK(dev_stream_capture_id(f->context, a, &ids[0], &failure));
     CHECK(dev_stream_capture_id(f->context, b, &ids[1], &failure));
     assert_true(ids[0] != 0);
@@ -99,7 +99,7 @@ static void test_capture(void **state) {
     CHECK(launch_slow(f, x, 5, 1000, b, &failure));
     CHECK(dev_stream_order(f->context, b, a, event, &failure));
     CHECK(launch_slow(f, x, 2, 1000, a, &failure));
-    assert_int_equal(api->cuStreamEndCapture((CUstream)a, &graph), 0);
+    CUgraph graph = end_capture(f);
     assert_int_equal(api->cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(api->cuGraphLaunch(executable, (CUstream)c), 0);
@@ -112,6 +112,7 @@ static void test_capture(void **state) {
     dev_stream_destroy(f->context, b);
     dev_stream_destroy(f->context, c);
     dev_free(f->context, x);
+    dev_context_leave(f->context, pushed);
 }
 
 /* While one thread captures, another may open, allocate, load and throw away; the capture must survive. */
@@ -154,23 +155,34 @@ static void *unload_beside(void *argument) {
     return NULL;
 }
 
-static void capture_beside(const fixture *f, void *(*work)(void *), beside *self, cuda_enum mode) {
+/* Captures two launches of `slow` (0 -> 5 -> 20) with the work on another thread between them, and runs the graph. */
+static void capture_beside(fixture *f, const fixture *owner, void *(*work)(void *), beside *self, cuda_enum mode) {
     dev_stream stream;
-    CUgraph graph = NULL;
+    CUgraphExec executable;
+    uint32_t value = 0;
     void *x;
     pthread_t thread;
+    bool pushed;
+    CHECK(dev_context_enter(f->context, &pushed, &failure)); /* for the raw calls */
     CHECK(dev_stream_create(f->context, &stream, &failure));
     CHECK(dev_alloc(f->context, 4, &x, &failure));
-    assert_int_equal(f->api->cuStreamBeginCapture_v2((CUstream)stream, mode), 0);
-    CHECK(launch_slow(f, x, 1, 0, stream, &failure));
+    begin_capture(f, stream, mode);
+    CHECK(dev_fill(f->context, x, 0, 4, stream, &failure));
+    CHECK(launch_slow(owner, x, 5, 1000, stream, &failure));
     assert_int_equal(pthread_create(&thread, NULL, work, self), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    CHECK(launch_slow(f, x, 1, 0, stream, &failure));
-    assert_int_equal(f->api->cuStreamEndCapture((CUstream)stream, &graph), 0);
-    assert_non_null(graph);
+    CHECK(launch_slow(f, x, 5, 1000, stream, &failure));
+    CUgraph graph = end_capture(f);
+    assert_int_equal(f->api->cuGraphInstantiateWithFlags(&executable, graph, 0), 0);
+    assert_int_equal(f->api->cuGraphLaunch(executable, (CUstream)stream), 0);
+    assert_int_equal(f->api->cuStreamSynchronize((CUstream)stream), 0);
+    CHECK(dev_copy_out(f->context, &value, x, sizeof value, &failure));
+    assert_int_equal(value, 20);
+    assert_int_equal(f->api->cuGraphExecDestroy(executable), 0);
     assert_int_equal(f->api->cuGraphDestroy(graph), 0);
     dev_stream_destroy(f->context, stream);
     dev_free(f->context, x);
+    dev_context_leave(f->context, pushed);
     CHECK(dev_synchronize(f->context, &failure));
 }
 
@@ -178,18 +190,21 @@ static void test_set_up_during_capture(void **state) {
     NEED_DEVICE();
     for (cuda_enum mode = 0; mode <= 2; mode++) {
         beside self = {f, NULL, MLPBWD_OK};
-        capture_beside(f, set_up_beside, &self, mode);
+        capture_beside(f, f, set_up_beside, &self, mode);
         assert_int_equal(self.worst, MLPBWD_OK);
         dev_module_unload(self.module);
     }
 }
 
+/* The module that is thrown away has already been captured from: the graph must still find its code. */
 static void test_unload_during_capture(void **state) {
     NEED_DEVICE();
     for (cuda_enum mode = 0; mode <= 2; mode++) {
-        beside self = {f, NULL, MLPBWD_OK};
-        CHECK(dev_module_load(f->context, ptx_source, strlen(ptx_source), "ptx", &self.module, &failure));
-        capture_beside(f, unload_beside, &self, mode);
+        fixture own = *f;
+        CHECK(dev_module_load(f->context, ptx_source, strlen(ptx_source), "ptx", &own.module, &failure));
+        CHECK(dev_function_get(own.module, "slow", 0, &own.slow, NULL, &failure));
+        beside self = {f, own.module, MLPBWD_OK};
+        capture_beside(f, &own, unload_beside, &self, mode);
     }
 }
 
@@ -221,24 +236,29 @@ typedef struct thread_work {
     const fixture *f;
     uint32_t number;
     bool good;
+    mlp_message why;
 } thread_work;
 
 static void *work(void *argument) {
     thread_work *self = argument;
     const fixture *f = self->f;
+    mlp_message *why = &self->why;
     dev_stream stream = NULL;
     void *x = NULL;
+    bool pushed = false;
     uint32_t values[64], expected = self->number;
-    bool good = !dev_stream_create(f->context, &stream, NULL) && !dev_alloc(f->context, sizeof values, &x, NULL);
+    bool good = !dev_stream_create(f->context, &stream, why) && !dev_alloc(f->context, sizeof values, &x, why);
     for (int i = 0; i < 64; i++)
         values[i] = self->number;
-    good = good && !dev_copy_in(f->context, x, values, sizeof values, NULL);
+    good = good && !dev_copy_in(f->context, x, values, sizeof values, why);
     for (int round = 0; round < ROUNDS && good; round++) {
-        good = !launch_affine(f, x, 3, self->number, 64, stream, NULL);
+        good = !launch_affine(f, x, 3, self->number, 64, stream, why);
         expected = expected * 3 + self->number;
     }
-    good = good && f->api->cuStreamSynchronize((CUstream)stream) == 0 &&
-           !dev_copy_out(f->context, values, x, sizeof values, NULL);
+    good = good && !dev_context_enter(f->context, &pushed, why);
+    good = good && f->api->cuStreamSynchronize((CUstream)stream) == 0;
+    dev_context_leave(f->context, pushed);
+    good = good && !dev_copy_out(f->context, values, x, sizeof values, why);
     for (int i = 0; i < 64 && good; i++)
         good = values[i] == expected;
     dev_free(f->context, x);
@@ -252,13 +272,14 @@ static void test_threads(void **state) {
     pthread_t threads[THREADS];
     thread_work works[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {
-        works[i] = (thread_work){f, i + 11, false};
+        works[i] = (thread_work){f, i + 11, false, {""}};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &works[i]), 0);
     }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++) /* all, before a failure leaves this function with what they use */
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-        assert_true(works[i].good);
-    }
+    for (int i = 0; i < THREADS; i++)
+        if (!works[i].good)
+            fail_msg("thread %d: %s", i, works[i].why.text[0] ? works[i].why.text : "a wrong value");
 }
 
 /* ---- timing ---- */
@@ -294,8 +315,12 @@ static void test_time(void **state) {
         CHECK(dev_time(f->context, enqueue, &t, &timing, &failure));
         assert_int_equal(t.calls, 1); /* captured once */
         assert_int_equal(read_word(f, t.x), 1 + 3 + 9 + 27 + 81 + 243 + 729);
-        for (int i = 0; i < 5; i++)
-            assert_true(microseconds[i] >= 295 && microseconds[i] < 400);
+        int quick = 0; /* a repetition that the machine disturbed may be longer, but none can be shorter */
+        for (int i = 0; i < 5; i++) {
+            assert_true(microseconds[i] >= 295);
+            quick += microseconds[i] < 450;
+        }
+        assert_true(quick >= 3);
         assert_true(microseconds[5] == -1);
         print_message("%s: %.1f us, clock %.0f MHz\n", timing.protocol, microseconds[2], timing.clock_mhz);
         assert_true(timing.clock_mhz > 100 && timing.clock_mhz < 5000);
@@ -318,14 +343,14 @@ static void test_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_streams_are_independent),
-        cmocka_unit_test(test_capture),
-        cmocka_unit_test(test_set_up_during_capture),
-        cmocka_unit_test(test_unload_during_capture),
-        cmocka_unit_test(test_unload_while_running),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_time),
+        TEST(test_order),
+        TEST(test_streams_are_independent),
+        TEST(test_capture),
+        TEST(test_set_up_during_capture),
+        TEST(test_unload_during_capture),
+        TEST(test_unload_while_running),
+        TEST(test_threads),
+        TEST(test_time),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
