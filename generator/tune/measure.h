@@ -51,9 +51,10 @@ void measure_result_free(measure_result *result); /* errors */
  * sends it over). */
 mlpbwd_status measurer_open_worker(const tune_options *options, db *database, measurer *out, mlp_message *why);
 /* options->replay_path:
- * {"device":{"name","arch","units"},"times":{"SLOT/KERNEL/{canonical parameters}/TOKENS":us or "outcome: reason"},
- *  "passes":{"PIPELINE/{canonical slot -> parameters}/TOKENS":us},"otherwise":us,"seconds_each":s}
- * A whole pass that is not in passes takes the sum of its slots. Time stands still but for seconds_each a measurement.
+ * {"device":{"name","arch","units","max_clock_mhz" (or none)},"times":{"SLOT/KERNEL/{canonical parameters}/TOKENS":us
+ * or "outcome: reason"}, "passes":{"PIPELINE/{canonical slot ->
+ * parameters}/TOKENS":us},"otherwise":us,"seconds_each":s} A whole pass that is not in passes takes the sum of its
+ * slots. Time stands still but for seconds_each a measurement.
  */
 mlpbwd_status measurer_open_replay(const tune_options *options, measurer *out, mlp_message *why);
 

@@ -131,6 +131,8 @@ mlpbwd_status measurer_open_replay(const tune_options *options, measurer *out, m
     r->recording = recording;
     *out = (measurer){.self = r, .measure = measure, .now = now, .close = close_replay};
     out->device.units = units;
+    out->device.max_clock_mhz =
+        json_number_value(json_object_get(json_object_get(recording, "device"), "max_clock_mhz"));
     snprintf(out->device.name, sizeof out->device.name, "%s", name);
     snprintf(out->device.arch, sizeof out->device.arch, "%s", arch);
     snprintf(out->device.id, sizeof out->device.id, "replay");

@@ -1,0 +1,1 @@
+return { base = "every architecture of these tests has it" }
