@@ -61,7 +61,7 @@ static void keep_times(finalist *f, const measure_result *result) {
 mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check, int repetitions, double pass_us,
                                mlp_message *why) {
     record_key key = key_of(f, tokens);
-    mlpbwd_status status = record_put(s, &key, "in_flight", "", -1, NULL, why);
+    mlpbwd_status status = record_in_flight(s, &key, why);
     if (status != MLPBWD_OK)
         return status;
     measure_request request = {.tokens = tokens,
@@ -152,7 +152,7 @@ mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *
             sweep_progress(s, true, "T=%lld: the default pass fails: %s %s", (long long)tokens, f.outcome, f.reason);
     }
     finalist_free(&f);
-    return status;
+    return status == MLPBWD_OK ? record_flush(s, why) : status;
 }
 
 /* ---- the rounds ---- */
@@ -239,6 +239,8 @@ mlpbwd_status finals_run(sweep *s, int64_t tokens, const trial_list *list, doubl
     mlpbwd_status status = entrants_choose(s, list, &finalists, &count, why);
     if (status == MLPBWD_OK)
         status = run_rounds(s, tokens, finalists, count, default_us, deadline, why);
+    if (status == MLPBWD_OK)
+        status = record_flush(s, why);
     if (status == MLPBWD_OK && !sweep_interrupted(s)) {
         /* the default is the first entrant */
         const finalist *standard = count > 0 ? &finalists[0] : NULL;

@@ -185,6 +185,32 @@ json_t *record_find(const sweep *s, const record_key *key) {
 
 /* ---- writing ---- */
 
+mlpbwd_status record_flush(sweep *s, mlp_message *why) {
+    if (!s->pending)
+        return MLPBWD_OK;
+    s->pending = false;
+    return db_commit(s->database, why);
+}
+
+/* An outcome waits for the next candidate's "in flight" and is committed with it: one wait for the disk instead of two,
+ * and nothing can go wrong in between but this process's own end. */
+static mlpbwd_status write_row(sweep *s, const db_candidate *row, mlp_message *why) {
+    mlpbwd_status status = s->pending ? MLPBWD_OK : db_begin(s->database, why);
+    if (status != MLPBWD_OK)
+        return status;
+    s->pending = true;
+    status = db_record_candidate(s->database, row, why);
+    if (status == MLPBWD_OK && strcmp(row->outcome, "in_flight") == 0)
+        status = record_flush(s, why);
+    return status;
+}
+
+mlpbwd_status record_in_flight(sweep *s, const record_key *key, mlp_message *why) {
+    if (s->options.replay_path) /* recorded times cannot crash */
+        return MLPBWD_OK;
+    return record_put(s, key, "in_flight", "", -1, NULL, why);
+}
+
 mlpbwd_status record_put(sweep *s, const record_key *key, const char *outcome, const char *reason, double median,
                          const json_t *measurement, mlp_message *why) {
     char date[DATE_CAPACITY];
@@ -210,7 +236,7 @@ mlpbwd_status record_put(sweep *s, const record_key *key, const char *outcome, c
                         .measurement = text ? text : "",
                         .code_hash = index ? s->source_states[json_integer_value(index)].code : "",
                         .date = date};
-    mlpbwd_status status = text && known ? db_record_candidate(s->database, &row, why) : sweep_no_memory(why);
+    mlpbwd_status status = text && known ? write_row(s, &row, why) : sweep_no_memory(why);
     if (status == MLPBWD_OK)
         json_object_set_new(s->known, known,
                             json_pack("{s:s,s:s,s:f,s:s,s:s,s:O}", "outcome", outcome, "reason", reason, "median",

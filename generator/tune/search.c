@@ -89,7 +89,7 @@ static double best_of_slot(const trial_list *list, const variant *v) {
 static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, trial *t, double base_us,
                              mlp_message *why) {
     record_key key = key_of(t, tokens);
-    mlpbwd_status status = record_put(s, &key, "in_flight", "", -1, NULL, why);
+    mlpbwd_status status = record_in_flight(s, &key, why);
     if (status != MLPBWD_OK)
         return status;
     measure_request request = {.tokens = tokens,
@@ -198,9 +198,15 @@ static const trial *best_trial(const trial_list *list, const variant *like) {
     return best;
 }
 
+static mlpbwd_status attempt_and_flush(sweep *s, int64_t tokens, trial_list *list, size_t first, double base_us,
+                                       double deadline, mlp_message *why) {
+    mlpbwd_status status = attempt_from(s, tokens, list, first, base_us, deadline, why);
+    return status == MLPBWD_OK ? record_flush(s, why) : status;
+}
+
 mlpbwd_status search_slots(sweep *s, int64_t tokens, trial_list *list, double base_us, double deadline,
                            mlp_message *why) {
-    mlpbwd_status status = attempt_from(s, tokens, list, 0, base_us, deadline, why);
+    mlpbwd_status status = attempt_and_flush(s, tokens, list, 0, base_us, deadline, why);
     for (int round = 0; round < 2 && status == MLPBWD_OK; round++) {
         size_t before = list->count;
         for (size_t i = 0; i < before && status == MLPBWD_OK; i++) {
@@ -215,7 +221,7 @@ mlpbwd_status search_slots(sweep *s, int64_t tokens, trial_list *list, double ba
             return status;
         status = compile_sources(s, NULL, 0, deadline, why);
         if (status == MLPBWD_OK)
-            status = attempt_from(s, tokens, list, before, base_us, deadline, why);
+            status = attempt_and_flush(s, tokens, list, before, base_us, deadline, why);
     }
     return status;
 }

@@ -76,6 +76,7 @@ typedef struct sweep {
     double started; /* measurer's or monotonic seconds */
     int64_t timed, compiled;
     double last_progress;
+    bool pending; /* rows in an open transaction */
 } sweep;
 
 double sweep_now(const sweep *s);
@@ -120,7 +121,11 @@ typedef struct record_key {
     const char *pipeline, *slot, *kernel, *canonical; /* slot and kernel "" : a whole pass */
     const char *source_hash, *signature;              /* a row of other source or launches is another candidate's */
 } record_key;
-/* measurement: borrowed; NULL: what every row has. Commits. */
+/* Before a candidate is tried: commits this and all before. */
+mlpbwd_status record_in_flight(sweep *s, const record_key *key, mlp_message *why);
+/* Commits what was put since the last candidate in flight. */
+mlpbwd_status record_flush(sweep *s, mlp_message *why);
+/* measurement: borrowed; NULL: what every row has. Committed by the next record_in_flight or record_flush. */
 mlpbwd_status record_put(sweep *s, const record_key *key, const char *outcome, const char *reason, double median,
                          const json_t *measurement, mlp_message *why);
 /* Forgets that the candidate is in flight, after an interruption. */

@@ -238,6 +238,9 @@ mlpbwd_status tune_run(const tune_options *options, json_t **summary, mlp_messag
     if (status == MLPBWD_OK) {
         s.started = sweep_now(&s);
         status = run(&s, why);
+        /* also after a failure and an interruption, what was measured is kept */
+        mlpbwd_status flushed = record_flush(&s, status == MLPBWD_OK ? why : NULL);
+        status = status == MLPBWD_OK ? flushed : status;
     }
     if (s.summary) {
         json_object_set_new(s.summary, "timed", json_integer(s.timed));
