@@ -45,7 +45,8 @@ static mlpbwd_status load_arch(gen *generator, const char *path, const char *nam
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: backend '%s' is neither 'cuda' nor 'host'", path, backend);
     }
     if (status == MLPBWD_OK && strcmp(compiler, "nvrtc") != 0 && strcmp(compiler, "cc") != 0) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: compiler '%s' is neither 'nvrtc' nor 'cc'", path, compiler);
+        status =
+            mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: compiler '%s' is neither 'nvrtc' nor 'cc'", path, compiler);
     }
     const char *feature;
     json_t *value;

@@ -170,8 +170,7 @@ static int string_gsub(lua_State *L) {
     size_t size, pattern_size;
     const char *text = luaL_checklstring(L, 1, &size), *pattern = luaL_checklstring(L, 2, &pattern_size);
     int kind = lua_type(L, 3);
-    luaL_argexpected(L,
-                     kind == LUA_TNUMBER || kind == LUA_TSTRING || kind == LUA_TFUNCTION || kind == LUA_TTABLE, 3,
+    luaL_argexpected(L, kind == LUA_TNUMBER || kind == LUA_TSTRING || kind == LUA_TFUNCTION || kind == LUA_TTABLE, 3,
                      "string/function/table");
     lua_Integer most = luaL_optinteger(L, 4, (lua_Integer)size + 1), count = 0;
     if (kind == LUA_TNUMBER) {
@@ -283,7 +282,8 @@ void bounded_replace(lua_State *L, int string_library, int table_library) {
     static const struct {
         const char *name;
         int items_per_step, charges_range;
-    } tables[] = {{"concat", 1, 1}, {"insert", 8, 0}, {"move", 8, 1}, {"remove", 8, 0}, {"sort", 1, 0}, {"unpack", 1, 1}};
+    } tables[] = {{"concat", 1, 1}, {"insert", 8, 0}, {"move", 8, 1},
+                  {"remove", 8, 0}, {"sort", 1, 0},   {"unpack", 1, 1}};
     lua_pushvalue(L, string_library);
     luaL_setfuncs(L, strings, 0);
     lua_pop(L, 1);

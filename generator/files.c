@@ -32,7 +32,8 @@ void files_free(template_files *files) {
     *files = (template_files){0};
 }
 
-/* A byte order mark and CRLF line ends come from editors, not from authors: the emitted text must not change with them. */
+/* A byte order mark and CRLF line ends come from editors, not from authors: the emitted text must not change with them.
+ */
 static size_t normalise(char *bytes, size_t size) {
     size_t from = size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     size_t to = 0;
@@ -74,10 +75,10 @@ static mlpbwd_status read_bytes(const char *full, template_file *file, mlp_messa
         size += (size_t)got;
     }
     close(fd);
-    if (status == MLPBWD_OK && memchr(bytes, '\0', size)) {
+    if (status == MLPBWD_OK && bytes && memchr(bytes, '\0', size)) {
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: has a zero byte; templates are text", full);
     }
-    if (status != MLPBWD_OK) {
+    if (status != MLPBWD_OK || !bytes) {
         free(bytes);
         return status;
     }
@@ -122,8 +123,9 @@ static mlpbwd_status add_folder(template_files *files, size_t earlier, const cha
     }
     DIR *folder = opendir(full);
     if (!folder) {
-        return errno == ENOENT ? MLPBWD_OK
-                               : mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: cannot be read: %s", full, strerror(errno));
+        return errno == ENOENT
+                   ? MLPBWD_OK
+                   : mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: cannot be read: %s", full, strerror(errno));
     }
     mlpbwd_status status = MLPBWD_OK;
     struct dirent *entry;
@@ -140,9 +142,9 @@ static mlpbwd_status add_folder(template_files *files, size_t earlier, const cha
         } else if (stat(child_full, &info) != 0) {
             status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: cannot be read: %s", child_full, strerror(errno));
         } else if (S_ISDIR(info.st_mode)) {
-            status = depth < MAX_DEPTH
-                         ? add_folder(files, earlier, root, child, depth + 1, why)
-                         : mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: more than %d folders deep", child_full, MAX_DEPTH);
+            status = depth < MAX_DEPTH ? add_folder(files, earlier, root, child, depth + 1, why)
+                                       : mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: more than %d folders deep",
+                                                  child_full, MAX_DEPTH);
         } else {
             status = add_file(files, earlier, child_full, child, why);
         }

@@ -50,8 +50,9 @@ mlpbwd_status gen_default_folder(char *path, size_t capacity, mlp_message *why) 
     if (snprintf(path, capacity, "%s", MLPBWD_SOURCE_TEMPLATES) < (int)capacity && is_templates_folder(path)) {
         return MLPBWD_OK;
     }
-    return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                    "the templates were found neither beside this tool nor in %s; name their folder with --templates or "
-                    "MLPBWD_TEMPLATES",
-                    MLPBWD_SOURCE_TEMPLATES);
+    return mlp_fail(
+        why, MLPBWD_INVALID_ARGUMENT,
+        "the templates were found neither beside this tool nor in %s; name their folder with --templates or "
+        "MLPBWD_TEMPLATES",
+        MLPBWD_SOURCE_TEMPLATES);
 }

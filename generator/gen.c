@@ -120,8 +120,8 @@ json_t *gen_describe_pipelines(gen *generator) {
         json_t *slots = json_array(), *steps = json_object_get(fields, "steps");
         for (size_t i = 0; i < json_array_size(steps); i++) {
             const json_t *step = json_array_get(steps, i), *kernel = json_object_get(step, "kernel");
-            json_t *slot = json_pack("{s:O, s:O}", "role", json_object_get(step, "role"), "slot",
-                                     json_object_get(step, "slot"));
+            json_t *slot =
+                json_pack("{s:O, s:O}", "role", json_object_get(step, "role"), "slot", json_object_get(step, "slot"));
             if (kernel) {
                 json_object_set(slot, "kernel", (json_t *)kernel);
             }

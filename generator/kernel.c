@@ -5,12 +5,18 @@
 #include "script.h"
 
 static const field_rule kernel_rules[] = {
-    {"name", FIELD_TEXT | FIELD_REQUIRED},       {"doc", FIELD_TEXT | FIELD_REQUIRED},
-    {"roles", FIELD_LIST | FIELD_REQUIRED},      {"needs", FIELD_LIST},
-    {"accuracies", FIELD_LIST | FIELD_REQUIRED}, {"rank", FIELD_INTEGER},
-    {"operands", FIELD_FUNCTION | FIELD_REQUIRED}, {"params", FIELD_LIST | FIELD_REQUIRED},
-    {"valid", FIELD_FUNCTION | FIELD_REQUIRED},  {"prune", FIELD_FUNCTION},
-    {"workspace", FIELD_FUNCTION},               {"source", FIELD_FUNCTION | FIELD_REQUIRED},
+    {"name", FIELD_TEXT | FIELD_REQUIRED},
+    {"doc", FIELD_TEXT | FIELD_REQUIRED},
+    {"roles", FIELD_LIST | FIELD_REQUIRED},
+    {"needs", FIELD_LIST},
+    {"accuracies", FIELD_LIST | FIELD_REQUIRED},
+    {"rank", FIELD_INTEGER},
+    {"operands", FIELD_FUNCTION | FIELD_REQUIRED},
+    {"params", FIELD_LIST | FIELD_REQUIRED},
+    {"valid", FIELD_FUNCTION | FIELD_REQUIRED},
+    {"prune", FIELD_FUNCTION},
+    {"workspace", FIELD_FUNCTION},
+    {"source", FIELD_FUNCTION | FIELD_REQUIRED},
     {"launches", FIELD_FUNCTION | FIELD_REQUIRED},
 };
 static const field_rule param_rules[] = {
@@ -48,8 +54,7 @@ static mlpbwd_status check_params(const json_t *fields, const char *path, const 
 static mlpbwd_status check_kernel(const gen *generator, const char *path, const char *name, json_t *fields,
                                   mlp_message *why) {
     char label[256];
-    mlpbwd_status status =
-        values_check(fields, path, kernel_rules, sizeof kernel_rules / sizeof *kernel_rules, why);
+    mlpbwd_status status = values_check(fields, path, kernel_rules, sizeof kernel_rules / sizeof *kernel_rules, why);
     if (status == MLPBWD_OK && strcmp(json_string_value(json_object_get(fields, "name")), name) != 0) {
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: its name is '%s', not the file's", path,
                           json_string_value(json_object_get(fields, "name")));

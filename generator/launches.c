@@ -9,7 +9,8 @@ enum { MAX_ARGUMENTS = 64, MAX_PARTS = 16 };
 
 mlpbwd_status expression_text(const json_t *value, const char *label, json_t **text, mlp_message *why) {
     /* Any values do to find bad text; sizes that divide by zero or overflow are found when a plan is made. */
-    static const expression_values sample = {.T = 256, .H = 2048, .I = 8192, .UNITS = 132, .ACTIVATION = 0, .ACCUMULATE = 0};
+    static const expression_values sample = {
+        .T = 256, .H = 2048, .I = 8192, .UNITS = 132, .ACTIVATION = 0, .ACCUMULATE = 0};
     char shown[64];
     int64_t result;
     mlp_message detail;
@@ -23,8 +24,8 @@ mlpbwd_status expression_text(const json_t *value, const char *label, json_t **t
         }
         *text = json_string(json_string_value(value));
     } else {
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: an expression (a text or an integer) is needed, not %s", label,
-                        values_text(value, shown, sizeof shown));
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: an expression (a text or an integer) is needed, not %s",
+                        label, values_text(value, shown, sizeof shown));
     }
     return *text ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
 }
@@ -49,7 +50,8 @@ static mlpbwd_status named_list(const kernel_use *use, const char *member, const
     kernel_request request = {.member = member, .index = -1, .parameters = parameters, .reads = reads};
     mlpbwd_status status = kernel_call(use, &request, list, NULL, why);
     if (status == MLPBWD_OK && !json_is_array(*list)) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernels/%s.lua: %s(c) must return a list", use->kernel, member);
+        status =
+            mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernels/%s.lua: %s(c) must return a list", use->kernel, member);
     }
     for (size_t i = 0; status == MLPBWD_OK && i < json_array_size(*list); i++) {
         const json_t *item = json_array_get(*list, i);
@@ -93,8 +95,7 @@ static mlpbwd_status make_workspace(const kernel_use *use, kernel_variant *varia
         variant->workspace = json_array();
         return variant->workspace ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     }
-    mlpbwd_status status =
-        named_list(use, "workspace", variant->parameters, reads, rules, 2, &variant->workspace, why);
+    mlpbwd_status status = named_list(use, "workspace", variant->parameters, reads, rules, 2, &variant->workspace, why);
     for (size_t i = 0; status == MLPBWD_OK && i < json_array_size(variant->workspace); i++) {
         json_t *item = json_array_get(variant->workspace, i), *size;
         const char *name = json_string_value(json_object_get(item, "name"));
@@ -145,7 +146,8 @@ static mlpbwd_status make_argument(const kernel_variant *variant, json_t *argume
     }
     const json_t *operand = find_named(variant->operands, name);
     if (!operand && !find_named(variant->workspace, name)) {
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: '%s' is neither an operand nor a workspace buffer", label, name);
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: '%s' is neither an operand nor a workspace buffer", label,
+                        name);
     }
     const char *declared = operand ? json_string_value(json_object_get(operand, "access")) : "inout";
     const json_t *access = json_object_get(argument, "access");
@@ -189,14 +191,15 @@ static mlpbwd_status make_extents(json_t *launch, const char *key, bool expressi
             } else {
                 item = json_string("1");
             }
-        } else if (!value || (json_is_integer(value) && json_integer_value(value) > 0 &&
-                              json_integer_value(value) <= most)) {
+        } else if (!value ||
+                   (json_is_integer(value) && json_integer_value(value) > 0 && json_integer_value(value) <= most)) {
             product *= value ? json_integer_value(value) : 1;
             item = json_integer(value ? json_integer_value(value) : 1);
         } else {
             char text[64];
-            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: %s has the entry %s; integers from 1 to %lld are needed",
-                              label, key, values_text(value, text, sizeof text), (long long)most);
+            status =
+                mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: %s has the entry %s; integers from 1 to %lld are needed",
+                         label, key, values_text(value, text, sizeof text), (long long)most);
         }
         if (status == MLPBWD_OK && json_array_append_new(made, item) != 0) {
             status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
@@ -259,8 +262,7 @@ static mlpbwd_status make_launch(const kernel_use *use, const kernel_variant *va
 }
 
 static mlpbwd_status make_launches(const kernel_use *use, kernel_variant *variant, json_t *reads, mlp_message *why) {
-    kernel_request request = {
-        .member = "launches", .index = -1, .parameters = variant->parameters, .reads = reads};
+    kernel_request request = {.member = "launches", .index = -1, .parameters = variant->parameters, .reads = reads};
     mlpbwd_status status = kernel_call(use, &request, &variant->launches, NULL, why);
     if (status == MLPBWD_OK && json_array_size(variant->launches) == 0) {
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernels/%s.lua: launches(c) must return a list of launches",
@@ -298,8 +300,8 @@ mlpbwd_status kernel_variant_make(const kernel_use *use, const json_t *given, js
     if (refusal) {
         char text[512];
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s, role %s, %s: the parameters %s are not valid: %s",
-                          use->kernel, use->role, use->target->arch, values_text(variant->parameters, text, sizeof text),
-                          json_string_value(refusal));
+                          use->kernel, use->role, use->target->arch,
+                          values_text(variant->parameters, text, sizeof text), json_string_value(refusal));
         json_decref(refusal);
     }
     if (status == MLPBWD_OK) {

@@ -70,16 +70,17 @@ static void copy_names(lua_State *L, int from, int to, const char *const *names)
 }
 
 /* No xpcall: a message handler for an error that a hook raises runs with hooks off, so no limit could end it. */
-static const char *const base_names[] = {"assert", "error", "getmetatable", "ipairs",   "next", "pcall", "rawequal",
-                                         "rawget", "rawlen", "select",      "tonumber", "tostring", "type", NULL};
-static const char *const string_names[] = {"byte",  "char",    "find",  "format", "gmatch",   "gsub",   "len",  "lower",
-                                           "match", "reverse", "rep", "sub",   "upper",  "pack", "packsize", "unpack",
-                                           NULL};
+static const char *const base_names[] = {"assert",   "error",    "getmetatable", "ipairs", "next",
+                                         "pcall",    "rawequal", "rawget",       "rawlen", "select",
+                                         "tonumber", "tostring", "type",         NULL};
+static const char *const string_names[] = {"byte",  "char",  "find",     "format",  "gmatch", "gsub",
+                                           "len",   "lower", "match",    "reverse", "rep",    "sub",
+                                           "upper", "pack",  "packsize", "unpack",  NULL};
 static const char *const table_names[] = {"concat", "insert", "move", "pack", "remove", "sort", "unpack", NULL};
-static const char *const math_names[] = {"abs",  "acos", "asin", "atan", "ceil", "cos",       "deg",  "exp",
-                                         "floor", "fmod", "huge", "log",  "max",  "maxinteger", "min",  "mininteger",
-                                         "modf", "pi",   "rad",  "sin",  "sqrt", "tan",       "tointeger", "type",
-                                         "ult",  NULL};
+static const char *const math_names[] = {"abs", "acos",       "asin", "atan", "ceil", "cos", "deg",
+                                         "exp", "floor",      "fmod", "huge", "log",  "max", "maxinteger",
+                                         "min", "mininteger", "modf", "pi",   "rad",  "sin", "sqrt",
+                                         "tan", "tointeger",  "type", "ult",  NULL};
 static const char *const utf8_names[] = {"char", "charpattern", "codepoint", "codes", "len", "offset", NULL};
 
 static void push_library(lua_State *L, const char *name, lua_CFunction open, const char *const *names) {

@@ -66,7 +66,8 @@ static mlpbwd_status check_use(const char *pipeline, const json_t *steps, const 
         if (((now | then) & 2) && now && then && !(before[i] >> k & 1)) {
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                             "pipeline %s: slot %s %s '%s', which slot %s %s on another stream; add after = {\"%s\"}",
-                            pipeline, slot, now & 2 ? "writes" : "reads", name, other, then & 2 ? "writes" : "reads", other);
+                            pipeline, slot, now & 2 ? "writes" : "reads", name, other, then & 2 ? "writes" : "reads",
+                            other);
         }
     }
     return now & 1 && !written ? mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
@@ -76,7 +77,7 @@ static mlpbwd_status check_use(const char *pipeline, const json_t *steps, const 
 }
 
 mlpbwd_status order_check(const char *pipeline, const json_t *steps, const json_t *operands, mlp_message *why) {
-    uint64_t before[MAX_STEPS];
+    uint64_t before[MAX_STEPS] = {0};
     if (json_array_size(steps) > MAX_STEPS) {
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "pipeline %s: more than %d steps", pipeline, MAX_STEPS);
     }

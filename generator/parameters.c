@@ -32,8 +32,8 @@ static mlpbwd_status resolve(const kernel_use *use, size_t index, const json_t *
         status = kernel_call(use, &request, &standard, NULL, why);
     }
     if (status == MLPBWD_OK && (!json_is_array(values) || json_array_size(values) == 0)) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s: parameter %s: its values are no list, or an empty one",
-                          use->kernel, name);
+        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                          "kernel %s: parameter %s: its values are no list, or an empty one", use->kernel, name);
     }
     for (size_t i = 0; status == MLPBWD_OK && i < json_array_size(values); i++) {
         const json_t *value = json_array_get(values, i);
@@ -45,24 +45,25 @@ static mlpbwd_status resolve(const kernel_use *use, size_t index, const json_t *
         const json_t *first = json_array_get(values, 0);
         bool one_kind = json_typeof(value) == json_typeof(first) || (json_is_boolean(value) && json_is_boolean(first));
         if (!is_scalar(value) || !one_kind) {
-            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                              "kernel %s: parameter %s: the value %s; integers, booleans or texts, all of one kind, are "
-                              "needed",
-                              use->kernel, name, values_text(value, text, sizeof text));
+            status =
+                mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                         "kernel %s: parameter %s: the value %s; integers, booleans or texts, all of one kind, are "
+                         "needed",
+                         use->kernel, name, values_text(value, text, sizeof text));
         }
         if (status == MLPBWD_OK && twice) {
-            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s: parameter %s: lists the value %s twice", use->kernel,
-                              name, values_text(value, text, sizeof text));
+            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s: parameter %s: lists the value %s twice",
+                              use->kernel, name, values_text(value, text, sizeof text));
         }
     }
     if (status == MLPBWD_OK && !list_has(values, standard)) {
         char text[64], all[256];
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s: parameter %s: its default %s is not one of %s",
-                          use->kernel, name, values_text(standard, text, sizeof text),
-                          values_text(values, all, sizeof all));
+        status =
+            mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernel %s: parameter %s: its default %s is not one of %s",
+                     use->kernel, name, values_text(standard, text, sizeof text), values_text(values, all, sizeof all));
     }
-    if (status == MLPBWD_OK &&
-        json_array_append_new(list, json_pack("{s:s, s:O, s:O}", "name", name, "values", values, "default", standard))) {
+    if (status == MLPBWD_OK && json_array_append_new(list, json_pack("{s:s, s:O, s:O}", "name", name, "values", values,
+                                                                     "default", standard))) {
         status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     }
     json_decref(values);
@@ -144,8 +145,8 @@ mlpbwd_status parameters_valid(const kernel_use *use, const json_t *parameters, 
     *refusal = NULL;
     mlpbwd_status status = kernel_call(use, &request, &answer, &reason, why);
     if (status == MLPBWD_OK && !json_is_boolean(answer)) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "kernels/%s.lua: valid(c) must return true, or false and a reason",
-                          use->kernel);
+        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                          "kernels/%s.lua: valid(c) must return true, or false and a reason", use->kernel);
     }
     if (status == MLPBWD_OK && json_is_false(answer)) {
         *refusal = reason ? json_incref(reason) : json_string("valid gave no reason");
@@ -196,9 +197,10 @@ static mlpbwd_status read_target(const kernel_use *use, json_t *reads, const cha
     for (size_t i = 0; i < json_array_size(list) && status == MLPBWD_OK; i++) {
         const json_t *row = json_array_get(list, i), *values = json_object_get(row, "values");
         for (size_t k = 0; k < json_array_size(values) && status == MLPBWD_OK && !all_read(list, reads, unread); k++) {
-            json_t *given = json_pack("{s:O}", json_string_value(json_object_get(row, "name")),
-                                      json_array_get(values, k));
-            status = given ? read_variant(use, given, reads, why) : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+            json_t *given =
+                json_pack("{s:O}", json_string_value(json_object_get(row, "name")), json_array_get(values, k));
+            status =
+                given ? read_variant(use, given, reads, why) : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
             json_decref(given);
         }
     }
@@ -229,9 +231,10 @@ mlpbwd_status parameters_check_read(const kernel_use *use, mlp_message *why) {
         }
     }
     if (status == MLPBWD_OK && unread) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                          "kernels/%s.lua: in role %s neither valid, workspace, source nor launches reads the parameter '%s'",
-                          use->kernel, use->role, unread);
+        status = mlp_fail(
+            why, MLPBWD_INVALID_ARGUMENT,
+            "kernels/%s.lua: in role %s neither valid, workspace, source nor launches reads the parameter '%s'",
+            use->kernel, use->role, unread);
     }
     if (status == MLPBWD_OK && json_object_set_new(use->generator->checked, key, json_true()) != 0) {
         status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");

@@ -116,7 +116,7 @@ static bool in_set(int c, const char *p, const char *end) {
 
 static bool matches_one(pattern_match *m, const char *s, const char *p, const char *end) {
     step(m);
-    if (s >= m->text_end) {
+    if (!s || s >= m->text_end) {
         return false;
     }
     int c = byte_at(s);
@@ -140,7 +140,8 @@ static const char *match_balance(pattern_match *m, const char *s, const char *p)
     if (s >= m->text_end || *s != *p) {
         return NULL;
     }
-    int open = *p, close = p[1], nested = 1;
+    int nested = 1;
+    char open = *p, close = p[1];
     while (++s < m->text_end) {
         step(m);
         if (*s == close) {

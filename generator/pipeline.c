@@ -8,16 +8,23 @@
 enum { MAX_STREAMS = 8 };
 
 static const field_rule pipeline_rules[] = {
-    {"name", FIELD_TEXT | FIELD_REQUIRED},       {"doc", FIELD_TEXT | FIELD_REQUIRED},
-    {"needs", FIELD_LIST},                       {"accuracies", FIELD_LIST | FIELD_REQUIRED},
-    {"rank", FIELD_INTEGER},                     {"buffers", FIELD_LIST},
+    {"name", FIELD_TEXT | FIELD_REQUIRED},
+    {"doc", FIELD_TEXT | FIELD_REQUIRED},
+    {"needs", FIELD_LIST},
+    {"accuracies", FIELD_LIST | FIELD_REQUIRED},
+    {"rank", FIELD_INTEGER},
+    {"buffers", FIELD_LIST},
     {"steps", FIELD_LIST | FIELD_REQUIRED},
 };
 static const field_rule buffer_rules[] = {{"name", FIELD_TEXT | FIELD_REQUIRED},
                                           {"size", FIELD_TEXT | FIELD_INTEGER | FIELD_REQUIRED}};
 static const field_rule step_rules[] = {
-    {"slot", FIELD_TEXT | FIELD_REQUIRED}, {"role", FIELD_TEXT | FIELD_REQUIRED}, {"kernel", FIELD_TEXT},
-    {"bind", FIELD_TABLE | FIELD_REQUIRED}, {"stream", FIELD_INTEGER},            {"after", FIELD_LIST},
+    {"slot", FIELD_TEXT | FIELD_REQUIRED},
+    {"role", FIELD_TEXT | FIELD_REQUIRED},
+    {"kernel", FIELD_TEXT},
+    {"bind", FIELD_TABLE | FIELD_REQUIRED},
+    {"stream", FIELD_INTEGER},
+    {"after", FIELD_LIST},
 };
 
 char pipeline_tensor(const char *name) {
@@ -45,8 +52,8 @@ static mlpbwd_status check_buffers(const json_t *fields, const char *path, json_
         }
         const char *name = text_of(buffer, "name");
         if (!values_is_name(name) || plan_tensor_find(name) < TENSOR_COUNT || json_object_get(names, name)) {
-            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: '%s' is no name, a tensor's name or listed twice", label,
-                              name);
+            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: '%s' is no name, a tensor's name or listed twice",
+                              label, name);
         } else {
             status = expression_text(json_object_get(buffer, "size"), label, &size, why);
         }
@@ -59,22 +66,24 @@ static mlpbwd_status check_buffers(const json_t *fields, const char *path, json_
 }
 
 /* names: buffers -> how often bound; slots: those of earlier steps. */
-static mlpbwd_status check_step(const gen *generator, const json_t *step, const char *label, json_t *names, json_t *slots,
-                                mlp_message *why) {
+static mlpbwd_status check_step(const gen *generator, const json_t *step, const char *label, json_t *names,
+                                json_t *slots, mlp_message *why) {
     mlpbwd_status status = values_check(step, label, step_rules, sizeof step_rules / sizeof *step_rules, why);
     if (status != MLPBWD_OK) {
         return status;
     }
     const char *slot = text_of(step, "slot"), *role = text_of(step, "role"), *kernel = text_of(step, "kernel");
     if (!values_is_name(slot) || json_object_get(slots, slot)) {
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: the slot '%s' is no name or stands there twice", label, slot);
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: the slot '%s' is no name or stands there twice", label,
+                        slot);
     }
     if (!json_object_get(generator->roles, role)) {
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: there is no role '%s' in roles.def", label, role);
     }
     const json_t *fields = kernel ? json_object_get(generator->kernels, kernel) : NULL;
     if (kernel && (!fields || !values_list_has(json_object_get(fields, "roles"), role))) {
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: there is no kernel '%s' with the role %s", label, kernel, role);
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: there is no kernel '%s' with the role %s", label, kernel,
+                        role);
     }
     const json_t *stream = json_object_get(step, "stream");
     if (stream && (json_integer_value(stream) < 0 || json_integer_value(stream) >= MAX_STREAMS)) {
@@ -88,8 +97,9 @@ static mlpbwd_status check_step(const gen *generator, const json_t *step, const 
         json_t *uses = name ? json_object_get(names, name) : NULL;
         if (!name || (!uses && !pipeline_tensor(name))) {
             char text[64];
-            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: operand %s is bound to %s, which is no tensor and no buffer",
-                            label, operand, values_text(bound, text, sizeof text));
+            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                            "%s: operand %s is bound to %s, which is no tensor and no buffer", label, operand,
+                            values_text(bound, text, sizeof text));
         }
         if (uses) {
             json_integer_set(uses, json_integer_value(uses) + 1);
@@ -178,8 +188,8 @@ mlpbwd_status pipeline_find(gen *generator, const char *pipeline, const gen_targ
     }
     *fields = pipeline ? json_object_get(generator->pipelines, pipeline) : NULL;
     if (!*fields) {
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "there is no pipeline '%s'; there are: %s", pipeline ? pipeline : "",
-                        template_names(generator->pipelines, text, sizeof text));
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "there is no pipeline '%s'; there are: %s",
+                        pipeline ? pipeline : "", template_names(generator->pipelines, text, sizeof text));
     }
     const char *refusal = arch_refuses(arch, target->accuracy, json_object_get(*fields, "needs"),
                                        json_object_get(*fields, "accuracies"), text, sizeof text);
@@ -256,8 +266,8 @@ mlpbwd_status pipeline_kernels(gen *generator, const char *pipeline, const json_
         }
     }
     if (status == MLPBWD_OK && json_array_size(*names) == 0) {
-        status = mlp_fail(why, MLPBWD_UNSUPPORTED, "pipeline %s, slot %s (%s) on %s: %s", pipeline, text_of(step, "slot"),
-                          role, target->arch, reasons);
+        status = mlp_fail(why, MLPBWD_UNSUPPORTED, "pipeline %s, slot %s (%s) on %s: %s", pipeline,
+                          text_of(step, "slot"), role, target->arch, reasons);
     }
     if (status != MLPBWD_OK) {
         json_decref(*names);

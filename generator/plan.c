@@ -104,11 +104,11 @@ static mlpbwd_status add_launches(struct plan_build *build, const json_t *step, 
         json_array_foreach(i == 0 ? json_object_get(step, "after") : NULL, k, earlier) {
             failed |= json_array_append(after, json_object_get(build->last, json_string_value(earlier)));
         }
-        json_t *made = json_pack("{s:O, s:I, s:O, s:O, s:O, s:O, s:I, s:o, s:o}", "slot", json_object_get(step, "slot"),
-                                 "module", (json_int_t)module, "entry", json_object_get(launch, "entry"), "grid",
-                                 json_object_get(launch, "grid"), "block", json_object_get(launch, "block"), "shared",
-                                 json_object_get(launch, "shared"), "stream",
-                                 json_integer_value(json_object_get(step, "stream")), "after", after, "args", arguments);
+        json_t *made = json_pack(
+            "{s:O, s:I, s:O, s:O, s:O, s:O, s:I, s:o, s:o}", "slot", json_object_get(step, "slot"), "module",
+            (json_int_t)module, "entry", json_object_get(launch, "entry"), "grid", json_object_get(launch, "grid"),
+            "block", json_object_get(launch, "block"), "shared", json_object_get(launch, "shared"), "stream",
+            json_integer_value(json_object_get(step, "stream")), "after", after, "args", arguments);
         if (failed || json_array_append_new(build->launches, made) != 0) {
             return no_memory(why);
         }
@@ -199,7 +199,8 @@ static mlpbwd_status check_selection(const struct plan_build *build, mlp_message
         }
         if (!known || !json_is_object(value)) {
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "pipeline %s: %s", build->pipeline,
-                            known ? "a slot's selection must be an object" : "has no slot of the name that was selected");
+                            known ? "a slot's selection must be an object"
+                                  : "has no slot of the name that was selected");
         }
     }
     return MLPBWD_OK;
@@ -217,11 +218,11 @@ static mlpbwd_status build_all(struct plan_build *build, mlp_message *why) {
     if (status == MLPBWD_OK) {
         status = order_check(build->pipeline, steps, build->uses, why);
     }
-    if (status == MLPBWD_OK && (json_array_size(build->launches) > MAX_LAUNCHES ||
-                                json_array_size(build->buffers) > MAX_BUFFERS)) {
-        status = mlp_fail(why, MLPBWD_UNSUPPORTED, "pipeline %s: %zu launches and %zu buffers; at most %d and %d are possible",
-                          build->pipeline, json_array_size(build->launches), json_array_size(build->buffers),
-                          MAX_LAUNCHES, MAX_BUFFERS);
+    if (status == MLPBWD_OK &&
+        (json_array_size(build->launches) > MAX_LAUNCHES || json_array_size(build->buffers) > MAX_BUFFERS)) {
+        status = mlp_fail(why, MLPBWD_UNSUPPORTED,
+                          "pipeline %s: %zu launches and %zu buffers; at most %d and %d are possible", build->pipeline,
+                          json_array_size(build->launches), json_array_size(build->buffers), MAX_LAUNCHES, MAX_BUFFERS);
     }
     return status;
 }

@@ -25,7 +25,7 @@ struct sandbox {
     size_t used, memory_limit;
     int64_t instruction_limit, instructions_left;
     int64_t cpu_limit; /* this thread's CPU seconds at which the call ends */
-    bool exhausted; /* the instruction limit was hit in this call */
+    bool exhausted;    /* the instruction limit was hit in this call */
     mlpbwd_status status;
     locale_t locale;
     char chunk[128]; /* being compiled: where errors without a line come from */

@@ -18,14 +18,16 @@ mlpbwd_status sandbox_create(const gen_limits *limits, void *user, sandbox **out
 void sandbox_destroy(sandbox *box); /* NULL is harmless */
 
 /* Runs body(L, data) protected: every Lua error raised in it, also out of memory, comes back as a status with *why
- * naming file and line. The stack is empty before and after. Memory that body holds in C variables must hang on data. */
+ * naming file and line. The stack is empty before and after. Memory that body holds in C variables must hang on data.
+ */
 mlpbwd_status sandbox_run(sandbox *box, void (*body)(lua_State *L, void *data), void *data, mlp_message *why);
 
 /* Inside sandbox_run only. */
 void *sandbox_user(lua_State *L);
 /* lua_call with a fresh instruction budget: one call into a template. */
 void sandbox_call(lua_State *L, int arguments, int results);
-/* Takes cost instructions from the budget: for C functions whose work grows with their arguments. Raises at the limit. */
+/* Takes cost instructions from the budget: for C functions whose work grows with their arguments. Raises at the limit.
+ */
 void sandbox_charge(lua_State *L, int64_t cost);
 /* Ends sandbox_run with this status and text; does not return. */
 _Noreturn void sandbox_fail(lua_State *L, mlpbwd_status status, const char *format, ...)

@@ -125,7 +125,7 @@ static int fill_function(lua_State *L) {
     luaL_Buffer buffer;
     luaL_buffinit(L, &buffer);
     const char *end = text + length;
-    for (const char *hole; (hole = strstr(text, "${")); ) {
+    for (const char *hole; (hole = strstr(text, "${"));) {
         char name[64];
         const char *close = memchr(hole, '}', (size_t)(end - hole));
         size_t size = close ? (size_t)(close - hole - 2) : 0;

@@ -80,8 +80,7 @@ static mlpbwd_status enumerate(struct space *space, mlp_message *why) {
     }
     size_t *choice = calloc(count + 1, sizeof *choice);
     json_t *parameters = json_object();
-    mlpbwd_status status =
-        choice && parameters ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+    mlpbwd_status status = choice && parameters ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     for (size_t step = 0; step < (size_t)combinations && status == MLPBWD_OK; step++) {
         for (size_t i = 0; i < count; i++) {
             const json_t *row = json_array_get(space->list, i);

@@ -39,7 +39,8 @@ mlpbwd_status template_load(gen *generator, const char *path, json_t **fields, m
 }
 
 mlpbwd_status template_each(gen *generator, const char *folder,
-                            mlpbwd_status (*visit)(gen *generator, const char *path, const char *name, mlp_message *why),
+                            mlpbwd_status (*visit)(gen *generator, const char *path, const char *name,
+                                                   mlp_message *why),
                             mlp_message *why) {
     mlpbwd_status status = MLPBWD_OK;
     size_t prefix = strlen(folder);

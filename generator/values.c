@@ -202,8 +202,8 @@ static unsigned kind_of(const json_t *value) {
 }
 
 static void describe_kind(unsigned kind, char *text, size_t capacity) {
-    static const char *const names[] = {"a text",           "an integer", "a number",  "true or false", "a list",
-                                        "a table of names", "a function"};
+    static const char *const names[] = {"a text", "an integer",       "a number",  "true or false",
+                                        "a list", "a table of names", "a function"};
     size_t used = 0;
     text[0] = '\0';
     for (unsigned bit = 0; bit < 7; bit++) {

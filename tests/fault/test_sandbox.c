@@ -20,8 +20,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* lib/bad.lua is `body`, run by arch/uses.lua while the folder is opened: must fail, soon, with all the parts (separated
- * by '|') in the message. */
+/* lib/bad.lua is `body`, run by arch/uses.lua while the folder is opened: must fail, soon, with all the parts
+ * (separated by '|') in the message. */
 static void must_refuse(void **state, const char *body, const char *parts) {
     gen *generator = NULL;
     mlp_message why = {""};
@@ -134,9 +134,9 @@ static void test_files(void **state) {
 }
 
 static void test_forbidden(void **state) {
-    static const char *const names[] = {"io",       "os",    "package", "debug",          "load",  "loadstring", "loadfile",
-                                        "dofile",   "require", "print", "collectgarbage", "coroutine", "warn", "xpcall", "rawset",
-                                        "_G"};
+    static const char *const names[] = {"io",       "os",     "package", "debug", "load",           "loadstring",
+                                        "loadfile", "dofile", "require", "print", "collectgarbage", "coroutine",
+                                        "warn",     "xpcall", "rawset",  "_G"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char body[128], part[128];
         snprintf(body, sizeof body, "local x = 1\nreturn { %s }", names[i]);
@@ -155,8 +155,9 @@ static void test_forbidden(void **state) {
 }
 
 static void test_paths(void **state) {
-    static const char *const paths[] = {"../lib/features.lua", "lib/../lib/features.lua", "/etc/passwd", "lib/none.lua",
-                                        "lib",                 "",                        "README.md",   "lib/./features.lua"};
+    static const char *const paths[] = {
+        "../lib/features.lua", "lib/../lib/features.lua", "/etc/passwd", "lib/none.lua", "lib", "",
+        "README.md",           "lib/./features.lua"};
     static const char *const functions[] = {"text", "import"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths * 2; i++) {
         char body[128], part[128];

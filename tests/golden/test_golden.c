@@ -71,7 +71,8 @@ static json_t *emit_all(void) {
                     if (kernel_variant_make(&use, NULL, NULL, &variant, &why) != MLPBWD_OK)
                         fail_msg("%s", why.text);
                     char *launches = json_dumps(variant.launches, JSON_INDENT(1) | JSON_SORT_KEYS);
-                    json_t *text = json_sprintf("/* launches of the default variant:\n%s\n*/\n%s", launches, variant.source);
+                    json_t *text =
+                        json_sprintf("/* launches of the default variant:\n%s\n*/\n%s", launches, variant.source);
                     if (!json_object_get(earlier, json_string_value(text))) {
                         snprintf(name, sizeof name, "%s.%s.%s.%s.txt", kernel, json_string_value(role), sample[a],
                                  accuracy_name(accuracy));

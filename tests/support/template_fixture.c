@@ -14,7 +14,8 @@ const gen_target template_target = {"test", MLPBWD_ACCURACY_TF32};
 
 static const char features[] = "return { base = 'all have it', extra = 'none has it' }\n";
 static const char arch[] =
-    "return { name = 'test', doc = 'd', backend = 'host', compiler = 'cc', target = 'generic', compute_capability = 0,\n"
+    "return { name = 'test', doc = 'd', backend = 'host', compiler = 'cc', target = 'generic', compute_capability = "
+    "0,\n"
     "  ship = false, features = { base = true }, limits = { shared_bytes = 1, registers_per_thread = 2,\n"
     "  threads_per_block = 64, vector_bytes = 16 }, rates = { tf32 = 1, fp32 = 1, bf16 = 1 }, memory_bandwidth = 0 }\n";
 static const char producer[] =
@@ -23,7 +24,8 @@ static const char producer[] =
     "  params = {}, valid = function() return true end, source = function() return 'producer' end,\n"
     "  workspace = function() return { { name = 'parts', size = 'T*4' } } end,\n"
     "  launches = function() return { { entry = 'e', grid = { 'T' }, block = { 1 },\n"
-    "    args = { { name = 'from' }, { name = 'to' }, { name = 'parts' }, { i32 = 'T' }, { i64 = 7 }, { f32 = 0.5 } } } }\n"
+    "    args = { { name = 'from' }, { name = 'to' }, { name = 'parts' }, { i32 = 'T' }, { i64 = 7 }, { f32 = 0.5 } } "
+    "} }\n"
     "  end }\n";
 static const char pipeline[] =
     "return { name = 'p', doc = 'd', accuracies = { 'tf32' }, buffers = { { name = 'middle', size = 'T*I*4' } },\n"

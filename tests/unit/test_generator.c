@@ -1,4 +1,5 @@
-/* The shipped templates, all of them by looping over what gen_describe_* says: a new file is tested the day it lands. */
+/* The shipped templates, all of them by looping over what gen_describe_* says: a new file is tested the day it lands.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +12,9 @@
 #include "device/device.h"
 #include "gen.h"
 
-enum { MOST_VARIANTS = 400 }; /* of one kernel and role; of more, the default's neighbours and some at equal distances */
+enum {
+    MOST_VARIANTS = 400
+}; /* of one kernel and role; of more, the default's neighbours and some at equal distances */
 
 static gen *generator;
 static mlp_message why;
@@ -323,7 +326,8 @@ static void test_archs(void **state) {
     assert_true(json_is_false(json_object_get(json_object_get(hopper, "features"), "tcgen05")));
     assert_true(json_is_false(json_object_get(json_object_get(blackwell, "features"), "wgmma")));
     assert_true(json_is_true(json_object_get(json_object_get(blackwell, "features"), "cp_async")));
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(blackwell, "limits"), "shared_bytes")), 227 << 10);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(blackwell, "limits"), "shared_bytes")),
+                     227 << 10);
     const json_t *any = json_object_get(archs, "compute_80");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(any, "limits"), "shared_bytes")), 99 << 10);
     json_decref(archs);
@@ -336,7 +340,8 @@ static void test_describe(void **state) {
     json_t *fields;
     json_object_foreach(kernels, name, fields) {
         assert_true(json_string_length(json_object_get(fields, "doc")) > 0);
-        assert_true(json_is_array(json_object_get(fields, "roles")) && json_is_integer(json_object_get(fields, "rank")));
+        assert_true(json_is_array(json_object_get(fields, "roles")) &&
+                    json_is_integer(json_object_get(fields, "rank")));
         size_t i;
         json_t *param;
         json_array_foreach(json_object_get(fields, "params"), i, param) {
@@ -365,9 +370,9 @@ static void test_default_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_values_differ), cmocka_unit_test(test_spaces),
-        cmocka_unit_test(test_plans),        cmocka_unit_test(test_reproducible),  cmocka_unit_test(test_archs),
-        cmocka_unit_test(test_describe),     cmocka_unit_test(test_default_folder),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values_differ),  cmocka_unit_test(test_spaces),
+        cmocka_unit_test(test_plans),    cmocka_unit_test(test_reproducible),   cmocka_unit_test(test_archs),
+        cmocka_unit_test(test_describe), cmocka_unit_test(test_default_folder),
     };
     return cmocka_run_group_tests_name("generator", tests, open_shipped, close_shipped);
 }

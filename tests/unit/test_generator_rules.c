@@ -48,17 +48,24 @@ static void test_plan_of_the_set(void **state) {
     if (build(state, NULL, &plan) != MLPBWD_OK)
         fail_msg("%s", why.text);
     static const char expected[] =
-        "\"buffers\":[{\"name\":\"middle\",\"size\":\"T*I*4\"},{\"name\":\"first.parts\",\"size\":\"T*4\"}],\"format\":1,"
-        "\"launches\":[{\"after\":[],\"args\":[{\"access\":\"in\",\"part\":1,\"pointer\":\"grad_output\"},{\"access\":\"out\","
-        "\"part\":1,\"pointer\":\"middle\"},{\"access\":\"inout\",\"part\":1,\"pointer\":\"first.parts\"},{\"i32\":\"T\"},"
-        "{\"i64\":\"7\"},{\"f32\":0.5}],\"block\":[1,1,1],\"entry\":\"e\",\"grid\":[\"T\",\"1\",\"1\"],\"module\":0,\"shared\":"
-        "\"0\",\"slot\":\"first\",\"stream\":0},{\"after\":[],\"args\":[{\"access\":\"in\",\"part\":1,\"pointer\":\"middle\"},"
-        "{\"access\":\"out\",\"part\":1,\"pointer\":\"grad_hidden_states\"},{\"pointer\":null}],\"block\":[4,2,1],\"entry\":"
+        "\"buffers\":[{\"name\":\"middle\",\"size\":\"T*I*4\"},{\"name\":\"first.parts\",\"size\":\"T*4\"}],\"format\":"
+        "1,"
+        "\"launches\":[{\"after\":[],\"args\":[{\"access\":\"in\",\"part\":1,\"pointer\":\"grad_output\"},{\"access\":"
+        "\"out\","
+        "\"part\":1,\"pointer\":\"middle\"},{\"access\":\"inout\",\"part\":1,\"pointer\":\"first.parts\"},{\"i32\":"
+        "\"T\"},"
+        "{\"i64\":\"7\"},{\"f32\":0.5}],\"block\":[1,1,1],\"entry\":\"e\",\"grid\":[\"T\",\"1\",\"1\"],\"module\":0,"
+        "\"shared\":"
+        "\"0\",\"slot\":\"first\",\"stream\":0},{\"after\":[],\"args\":[{\"access\":\"in\",\"part\":1,\"pointer\":"
+        "\"middle\"},"
+        "{\"access\":\"out\",\"part\":1,\"pointer\":\"grad_hidden_states\"},{\"pointer\":null}],\"block\":[4,2,1],"
+        "\"entry\":"
         "\"e\",\"grid\":[\"T\",\"2\",\"1\"],\"module\":1,\"shared\":\"0\",\"slot\":\"second\",\"stream\":0}]";
     char *text = json_dumps(plan, JSON_COMPACT);
     assert_non_null(strstr(text, expected));
-    assert_non_null(strstr(text, "\"parameters\":{\"first\":{\"kernel\":\"producer\"},\"second\":{\"fast\":true,\"kernel\":"
-                                 "\"k\",\"tile\":2}},\"pipeline\":\"p\",\"tokens\":{\"max\":2147483647,\"min\":1}"));
+    assert_non_null(strstr(text,
+                           "\"parameters\":{\"first\":{\"kernel\":\"producer\"},\"second\":{\"fast\":true,\"kernel\":"
+                           "\"k\",\"tile\":2}},\"pipeline\":\"p\",\"tokens\":{\"max\":2147483647,\"min\":1}"));
     assert_non_null(strstr(text, "{\"code\":null,\"code_format\":\"elf-so\",\"compiler\":\"cc\",\"slot\":\"first\","));
     free(text);
     json_decref(plan);
@@ -88,15 +95,15 @@ static void test_selection(void **state) {
     }
     json_t *plan = NULL, *good = json_loads("{\"second\":{\"tile\":4,\"kernel\":\"k\"}}", 0, NULL);
     assert_int_equal(build(state, good, &plan), MLPBWD_OK);
-    assert_int_equal(json_integer_value(json_object_get(
-                         json_object_get(json_object_get(plan, "parameters"), "second"), "tile")),
-                     4);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json_object_get(plan, "parameters"), "second"), "tile")), 4);
     json_decref(plan);
     json_decref(good);
 }
 
 static void test_arch_rules(void **state) {
-    static const char base[] = "doc = 'd', backend = 'host', compiler = 'cc', target = 'x', compute_capability = 0, ship = false";
+    static const char base[] =
+        "doc = 'd', backend = 'host', compiler = 'cc', target = 'x', compute_capability = 0, ship = false";
     static const struct {
         const char *fields, *part;
     } bad[] = {
@@ -114,14 +121,15 @@ static void test_arch_rules(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char fields[512], text[600];
         const char *hole = strstr(bad[i].fields, "%s");
-        snprintf(fields, sizeof fields, "%.*s%s%s", hole ? (int)(hole - bad[i].fields) : 0, bad[i].fields, hole ? base : "",
-                 hole ? hole + 2 : bad[i].fields);
+        snprintf(fields, sizeof fields, "%.*s%s%s", hole ? (int)(hole - bad[i].fields) : 0, bad[i].fields,
+                 hole ? base : "", hole ? hole + 2 : bad[i].fields);
         snprintf(text, sizeof text, "return { %s }\n", fields);
         refuses(state, "arch/a.lua", text, bad[i].part);
     }
     template_write(state, "arch/a.lua",
                    "return { name = 'a', doc = 'd', backend = 'host', compiler = 'cc', target = 'x', parent = 'test',\n"
-                   "  compute_capability = 0, ship = false, features = { base = false, extra = true }, limits = { shared_bytes = 9 } }");
+                   "  compute_capability = 0, ship = false, features = { base = false, extra = true }, limits = { "
+                   "shared_bytes = 9 } }");
     gen *generator;
     assert_int_equal(template_open(state, NULL, &generator, &why), MLPBWD_OK);
     json_t *archs = gen_describe_archs(generator), *a = json_object_get(archs, "a");
@@ -164,7 +172,8 @@ static void test_kernel_rules(void **state) {
     kernel_with(state, "doc = 'd', roles", "doc = 'd', speed = 1, roles", "unknown field 'speed'");
     kernel_with(state, "'fc1_dgrad'", "'fc9'", "roles: unknown name \"fc9\"");
     kernel_with(state, "accuracies = { 'tf32' }", "accuracies = { 'fp8' }", "accuracies: unknown name \"fp8\"");
-    kernel_with(state, "accuracies = { 'tf32' }", "accuracies = { 'tf32' }, needs = { 'typo' }", "needs: unknown name \"typo\"");
+    kernel_with(state, "accuracies = { 'tf32' }", "accuracies = { 'tf32' }, needs = { 'typo' }",
+                "needs: unknown name \"typo\"");
     kernel_with(state, "accuracies = { 'tf32' }", "accuracies = { 'tf32' }, needs = { 'extra' }", "needs extra");
     kernel_with(state, "values = { 1, 2, 4 }", "values = { 1, '2' }", "\"2\"");
     kernel_with(state, "values = { 1, 2, 4 }", "values = { 1, 2.5 }", "2.5");
@@ -174,13 +183,15 @@ static void test_kernel_rules(void **state) {
     kernel_with(state, "default = 2", "default = 3", "default 3 is not one of [1,2,4]");
     kernel_with(state, "name = 'fast'", "name = 'tile'", "listed twice");
     kernel_with(state, "name = 'fast'", "name = 'kernel'", "no name for a parameter");
-    kernel_with(state, "default = true }", "default = true }, { name = 'idle', doc = 'd', values = { 1, 2 }, default = 1 }",
+    kernel_with(state, "default = true }",
+                "default = true }, { name = 'idle', doc = 'd', values = { 1, 2 }, default = 1 }",
                 "reads the parameter 'idle'");
     kernel_with(state, "c.p.tile == 4", "c.p.tiles == 4", "c.p has no field 'tiles'");
     kernel_with(state, "c.p.tile == 4", "c.arch.features.typo", "c.arch.features has no field 'typo'");
     kernel_with(state, "c.p.tile == 4", "c.roll", "c has no field 'roll'");
     kernel_with(state, "if c.p.tile == 4", "c.p.tile = 4 if c.p.tile == 4", "c.p cannot be written");
-    kernel_with(state, "return false, 'slow' end return true", "return 1 end return 'yes'", "true, or false and a reason");
+    kernel_with(state, "return false, 'slow' end return true", "return 1 end return 'yes'",
+                "true, or false and a reason");
     kernel_with(state, "access = 'out'", "access = 'write'", "access 'write'");
     kernel_with(state, "name = 'b', access", "name = 'a', access", "twice");
     kernel_with(state, "return 'tile '", "return {}, 'tile '", "must return a text");
@@ -204,8 +215,9 @@ static void test_kernel_rules(void **state) {
 /* pipelines/p.lua with these buffers and steps. */
 static void pipeline_with(void **state, const char *buffers, const char *steps, const char *part) {
     char text[4096];
-    snprintf(text, sizeof text, "return { name = 'p', doc = 'd', accuracies = { 'tf32' }, buffers = { %s }, steps = { %s } }",
-             buffers, steps);
+    snprintf(text, sizeof text,
+             "return { name = 'p', doc = 'd', accuracies = { 'tf32' }, buffers = { %s }, steps = { %s } }", buffers,
+             steps);
     template_write(state, "pipelines/p.lua", text);
     mlpbwd_status status = build(state, NULL, NULL);
     if (part && status == MLPBWD_OK)
@@ -217,27 +229,36 @@ static void pipeline_with(void **state, const char *buffers, const char *steps, 
 }
 
 #define MIDDLE "{ name = 'middle', size = 'T*I*4' }"
-#define WRITE(slot, from, to, rest) "{ slot = '" slot "', role = 'fc2_dgrad', bind = { from = '" from "', to = '" to "' }" rest " },"
-#define READ(slot, from, to, rest) "{ slot = '" slot "', role = 'fc1_dgrad', bind = { a = '" from "', b = '" to "' }" rest " },"
+#define WRITE(slot, from, to, rest)                                                                                    \
+    "{ slot = '" slot "', role = 'fc2_dgrad', bind = { from = '" from "', to = '" to "' }" rest " },"
+#define READ(slot, from, to, rest)                                                                                     \
+    "{ slot = '" slot "', role = 'fc1_dgrad', bind = { a = '" from "', b = '" to "' }" rest " },"
 
 static void test_pipeline_rules(void **state) {
     pipeline_with(state, MIDDLE, WRITE("w", "grad_output", "middle", "") READ("r", "middle", "grad_weight1", ""), NULL);
     pipeline_with(state, MIDDLE, READ("r", "middle", "grad_weight1", "") WRITE("w", "grad_output", "middle", ""),
                   "slot r reads the buffer 'middle', which no earlier step writes");
     pipeline_with(state, MIDDLE, WRITE("w", "grad_output", "grad_weight1", ""), "no step binds the buffer 'middle'");
-    pipeline_with(state, "", WRITE("w", "grad_output", "middle", ""), "bound to \"middle\", which is no tensor and no buffer");
+    pipeline_with(state, "", WRITE("w", "grad_output", "middle", ""),
+                  "bound to \"middle\", which is no tensor and no buffer");
     pipeline_with(state, "", WRITE("w", "bias1", "grad_bias1", ""), "\"bias1\"");
-    pipeline_with(state, "", WRITE("w", "grad_output", "weight1", ""), "operand to writes and is bound to the input 'weight1'");
+    pipeline_with(state, "", WRITE("w", "grad_output", "weight1", ""),
+                  "operand to writes and is bound to the input 'weight1'");
     pipeline_with(state, "{ name = 'weight1', size = 'T' }", WRITE("w", "grad_output", "grad_bias1", ""), "'weight1'");
     pipeline_with(state, "{ name = 'x', size = 'T**2' }", WRITE("w", "grad_output", "x", ""), "T**2");
     pipeline_with(state, MIDDLE ", " MIDDLE, WRITE("w", "grad_output", "middle", ""), "listed twice");
-    pipeline_with(state, "", "{ slot = 's', role = 'fc2_dgrad', bind = { from = 'grad_output' } }", "operand to is not bound");
-    pipeline_with(state, "", "{ slot = 's', role = 'fc2_dgrad', bind = { from = 'grad_output', to = 'grad_bias1', x = 'weight1' } }",
-                  "not all operands");
+    pipeline_with(state, "", "{ slot = 's', role = 'fc2_dgrad', bind = { from = 'grad_output' } }",
+                  "operand to is not bound");
+    pipeline_with(
+        state, "",
+        "{ slot = 's', role = 'fc2_dgrad', bind = { from = 'grad_output', to = 'grad_bias1', x = 'weight1' } }",
+        "not all operands");
     pipeline_with(state, "", "{ slot = 's', role = 'none', bind = {} }", "no role 'none'");
-    pipeline_with(state, "", "{ slot = 's', role = 'fc2_dgrad', kernel = 'k', bind = {} }", "no kernel 'k' with the role fc2_dgrad");
+    pipeline_with(state, "", "{ slot = 's', role = 'fc2_dgrad', kernel = 'k', bind = {} }",
+                  "no kernel 'k' with the role fc2_dgrad");
     pipeline_with(state, "", "{ slot = 's', role = 'scale', bind = {} }", "no kernel has the role");
-    pipeline_with(state, "", WRITE("w", "grad_output", "grad_bias1", "") WRITE("w", "grad_output", "grad_bias2", ""), "twice");
+    pipeline_with(state, "", WRITE("w", "grad_output", "grad_bias1", "") WRITE("w", "grad_output", "grad_bias2", ""),
+                  "twice");
     pipeline_with(state, "", WRITE("w", "grad_output", "grad_bias1", ", stream = 8"), "stream 8");
     pipeline_with(state, "", WRITE("w", "grad_output", "grad_bias1", ", after = { 'x' }"), "no earlier slot");
     pipeline_with(state, "", WRITE("w", "grad_output", "grad_bias1", ", wait = 1"), "unknown field 'wait'");
@@ -245,7 +266,8 @@ static void test_pipeline_rules(void **state) {
 
 static void test_order_between_streams(void **state) {
     /* read after write; the fork of a stream covers what stands before it */
-    pipeline_with(state, MIDDLE, WRITE("w", "grad_output", "middle", "") READ("r", "middle", "grad_weight1", ", stream = 1"), NULL);
+    pipeline_with(state, MIDDLE,
+                  WRITE("w", "grad_output", "middle", "") READ("r", "middle", "grad_weight1", ", stream = 1"), NULL);
     pipeline_with(state, MIDDLE,
                   WRITE("early", "grad_output", "grad_bias1", ", stream = 1") WRITE("w", "grad_output", "middle", "")
                       READ("r", "middle", "grad_weight1", ", stream = 1"),
@@ -255,24 +277,28 @@ static void test_order_between_streams(void **state) {
                       READ("r", "middle", "grad_weight1", ", stream = 1, after = { 'w' }"),
                   NULL);
     /* a side stream is not awaited by the caller's before the end */
-    pipeline_with(state, MIDDLE, WRITE("w", "grad_output", "middle", ", stream = 1") READ("r", "middle", "grad_weight1", ""),
+    pipeline_with(state, MIDDLE,
+                  WRITE("w", "grad_output", "middle", ", stream = 1") READ("r", "middle", "grad_weight1", ""),
                   "slot r reads 'middle', which slot w writes");
     /* write after read, write after write, also of outputs */
     pipeline_with(state, MIDDLE,
                   WRITE("w", "grad_output", "middle", "") READ("r", "middle", "grad_weight1", ", stream = 1")
                       WRITE("again", "grad_output", "middle", ""),
                   "slot again writes 'middle', which slot r reads");
-    pipeline_with(state, "", WRITE("a", "grad_output", "grad_bias1", ", stream = 1") WRITE("b", "grad_output", "grad_bias1", ""),
+    pipeline_with(state, "",
+                  WRITE("a", "grad_output", "grad_bias1", ", stream = 1") WRITE("b", "grad_output", "grad_bias1", ""),
                   "slot b writes 'grad_bias1', which slot a writes");
     /* through a third stream */
     pipeline_with(state, MIDDLE,
-                  WRITE("x", "grad_output", "grad_bias1", ", stream = 2") WRITE("w", "grad_output", "middle", ", stream = 1")
-                      WRITE("y", "grad_output", "grad_bias2", ", stream = 2, after = { 'w' }")
-                          READ("r", "middle", "grad_weight1", ", after = { 'y' }"),
+                  WRITE("x", "grad_output", "grad_bias1", ", stream = 2")
+                      WRITE("w", "grad_output", "middle", ", stream = 1")
+                          WRITE("y", "grad_output", "grad_bias2", ", stream = 2, after = { 'w' }")
+                              READ("r", "middle", "grad_weight1", ", after = { 'y' }"),
                   NULL);
     json_t *plan = NULL;
     assert_int_equal(build(state, NULL, &plan), MLPBWD_OK);
-    char *after = json_dumps(json_object_get(json_array_get(json_object_get(plan, "launches"), 3), "after"), JSON_COMPACT);
+    char *after =
+        json_dumps(json_object_get(json_array_get(json_object_get(plan, "launches"), 3), "after"), JSON_COMPACT);
     assert_string_equal(after, "[2]");
     free(after);
     json_decref(plan);
@@ -285,7 +311,8 @@ static void test_folders(void **state) {
     assert_int_equal(template_open(state, NULL, &generator, &why), MLPBWD_OK);
     snprintf(first, sizeof first, "%s", gen_templates_hash(generator));
     gen_close(generator);
-    template_write(state, "user/kernels/k.lua", template_kernel(NULL, "return 'mine ' .. c.p.tile .. tostring(c.p.fast)", NULL));
+    template_write(state, "user/kernels/k.lua",
+                   template_kernel(NULL, "return 'mine ' .. c.p.tile .. tostring(c.p.fast)", NULL));
     fixture_write(fixture_path(state, "README.md"), "no part of it", 13);
     template_write(state, "lib/.hidden.lua", "nor this");
     char user[4096];

@@ -1,6 +1,6 @@
-/* Architecture names and capability tests stand where they belong: templates/arch and runtime/device/arch.c. Kernels and
- * the rest of the code ask for features. Templates include no file: what they emit is self-contained.
- * (Which room may include what: test_rooms.sh.) */
+/* Architecture names and capability tests stand where they belong: templates/arch and runtime/device/arch.c. Kernels
+ * and the rest of the code ask for features. Templates include no file: what they emit is self-contained. (Which room
+ * may include what: test_rooms.sh.) */
 #include <ftw.h>
 #include <regex.h>
 #include <setjmp.h>
@@ -28,7 +28,8 @@ static bool starts(const char *path, const char *prefix) {
 /* Comments and help texts may give names as examples. */
 static bool is_example(const char *line) {
     line += strspn(line, " \t");
-    return strstr(line, "such as ") || starts(line, "\"  mlpbwd ") || starts(line, "/*") || starts(line, "*") || starts(line, "//") || starts(line, "--") || starts(line, "#");
+    return strstr(line, "such as ") || starts(line, "\"  mlpbwd ") || starts(line, "/*") || starts(line, "*") ||
+           starts(line, "//") || starts(line, "--") || starts(line, "#");
 }
 
 static void check_line(const char *path, int number, const char *line) {
@@ -76,7 +77,8 @@ static int check_file(const char *full, const struct stat *info, int kind, struc
 static void test_architecture_names(void **state) {
     static const char *const rooms[] = {"runtime", "tuning_db", "generator", "templates", "bench"};
     (void)state;
-    assert_int_equal(regcomp(&arch_name, "sm_[0-9]|compute_[0-9]|__CUDA_ARCH__|compute_capability *([<>]=?|[=!]=) *[0-9]{2}",
+    assert_int_equal(regcomp(&arch_name,
+                             "sm_[0-9]|compute_[0-9]|__CUDA_ARCH__|compute_capability *([<>]=?|[=!]=) *[0-9]{2}",
                              REG_EXTENDED | REG_NOSUB),
                      0);
     assert_int_equal(regcomp(&quoted_include, "^[ \t]*#[ \t]*include[ \t]*\"", REG_EXTENDED | REG_NOSUB), 0);

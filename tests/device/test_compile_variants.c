@@ -1,0 +1,241 @@
+/* Emitted CUDA compiles with NVRTC, without spilling: the default of every kernel and role on four architectures, of
+ * every class on one of them, and some other variants there. Needs the compiler, no device. Two processes share the
+ * work. */
+#include <elf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "gen.h"
+
+enum {
+    LOCAL_LIMIT = 64,   /* bytes of local memory (spills and local arrays) that a thread may have */
+    OTHER_VARIANTS = 2, /* besides the default, of each kernel and role, taken at equal distances */
+    PROCESSES = 2
+};
+
+static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "compute_80"}; /* the first: all classes */
+
+static gen *generator;
+static mlp_message why;
+
+/* ---- local memory of each entry, from the cubin's .nv.info sections ---- */
+
+enum { INFO_SIZED_VALUE = 4, INFO_FRAME_SIZE = 0x11 };
+
+/* Largest frame size in an .nv.info section: records of {format, attribute, u16 size or value, payload}. */
+static unsigned largest_frame(const unsigned char *bytes, size_t size) {
+    unsigned largest = 0;
+    for (size_t at = 0; at + 4 <= size;) {
+        unsigned format = bytes[at], attribute = bytes[at + 1], length = bytes[at + 2] | (unsigned)bytes[at + 3] << 8;
+        at += 4;
+        if (format != INFO_SIZED_VALUE)
+            continue; /* the value is in the length */
+        if (attribute == INFO_FRAME_SIZE && length == 8 && at + 8 <= size) {
+            uint32_t frame;
+            memcpy(&frame, bytes + at + 4, sizeof frame);
+            largest = frame > largest ? frame : largest;
+        }
+        at += length;
+    }
+    return largest;
+}
+
+/* False: not a cubin that can be read. */
+static bool local_bytes(const dev_image *image, unsigned *bytes) {
+    const unsigned char *base = image->bytes;
+    Elf64_Ehdr header;
+    bool found = false;
+    *bytes = 0;
+    if (image->size < sizeof header || memcmp(base, ELFMAG, SELFMAG) != 0)
+        return false;
+    memcpy(&header, base, sizeof header);
+    for (unsigned i = 0; i < header.e_shnum; i++) {
+        Elf64_Shdr section, names;
+        size_t offset = header.e_shoff + (size_t)i * sizeof section;
+        size_t names_offset = header.e_shoff + (size_t)header.e_shstrndx * sizeof names;
+        if (offset + sizeof section > image->size || names_offset + sizeof names > image->size)
+            return false;
+        memcpy(&section, base + offset, sizeof section);
+        memcpy(&names, base + names_offset, sizeof names);
+        const char *name = (const char *)base + names.sh_offset + section.sh_name;
+        if (names.sh_offset + section.sh_name < image->size && strncmp(name, ".nv.info", 8) == 0 &&
+            section.sh_offset + section.sh_size <= image->size) {
+            unsigned frame = largest_frame(base + section.sh_offset, section.sh_size);
+            *bytes = frame > *bytes ? frame : *bytes;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* ---- the sample ---- */
+
+struct work {
+    json_t *done; /* "target source-text" already compiled */
+    int share, next, compiled, failed;
+};
+
+static void complain(struct work *work, const kernel_use *use, const json_t *parameters, const char *text) {
+    char *shown = json_dumps(parameters, JSON_COMPACT | JSON_SORT_KEYS);
+    print_error("kernel %s, role %s, %s, %s, %s: %s\n", use->kernel, use->role, use->target->arch,
+                accuracy_name(use->target->accuracy), shown, text);
+    free(shown);
+    work->failed++;
+}
+
+static void compile(struct work *work, const kernel_use *use, const json_t *given) {
+    kernel_variant variant;
+    dev_image image;
+    char text[128];
+    unsigned bytes;
+    if (kernel_variant_make(use, given, NULL, &variant, &why) != MLPBWD_OK) {
+        complain(work, use, given, why.text);
+        return;
+    }
+    json_t *key = json_sprintf("%s %s", use->target->arch, variant.source);
+    bool mine = !json_object_get(work->done, json_string_value(key)) && work->next++ % PROCESSES == work->share;
+    json_object_set_new(work->done, json_string_value(key), json_true());
+    json_decref(key);
+    if (mine) {
+        dev_compile_request request = {json_string_value(json_object_get(use->arch, "compiler")),
+                                       json_string_value(json_object_get(use->arch, "target")), variant.source,
+                                       use->kernel};
+        if (dev_compile(&request, &image, &why) != MLPBWD_OK) {
+            complain(work, use, variant.parameters, why.text);
+        } else if (strcmp(image.format, "cubin") == 0 && !local_bytes(&image, &bytes)) {
+            complain(work, use, variant.parameters, "the cubin cannot be read");
+        } else if (strcmp(image.format, "cubin") == 0 && bytes > LOCAL_LIMIT) {
+            snprintf(text, sizeof text, "%u bytes of local memory a thread; at most %d are allowed", bytes,
+                     LOCAL_LIMIT);
+            complain(work, use, variant.parameters, text);
+        }
+        work->compiled++;
+        dev_image_free(&image);
+    }
+    kernel_variant_free(&variant);
+}
+
+static void compile_use(struct work *work, const char *kernel, const char *role, const char *arch, int accuracy,
+                        bool *first_class, bool others) {
+    gen_target target = {arch, accuracy};
+    kernel_use use;
+    if (kernel_use_init(&use, generator, kernel, role, &target, NULL) != MLPBWD_OK ||
+        strcmp(json_string_value(json_object_get(use.arch, "compiler")), "nvrtc") != 0)
+        return;
+    if (*first_class || others)
+        compile(work, &use, NULL);
+    if (*first_class && others) {
+        json_t *variants = NULL;
+        if (gen_space(generator, kernel, role, &target, NULL, &variants, NULL, &why) != MLPBWD_OK)
+            complain(work, &use, NULL, why.text);
+        size_t count = json_array_size(variants);
+        for (size_t i = 1; i <= OTHER_VARIANTS && i < count; i++)
+            compile(work, &use, json_array_get(variants, i * (count - 1) / OTHER_VARIANTS));
+        json_decref(variants);
+    }
+    *first_class = false;
+}
+
+static void compile_share(struct work *work) {
+    const char *kernel;
+    json_t *fields, *role;
+    size_t i;
+    work->done = json_object();
+    json_object_foreach(generator->kernels, kernel, fields) {
+        json_array_foreach(json_object_get(fields, "roles"), i, role) {
+            for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+                bool first_class = true;
+                for (int accuracy = 0; accuracy < 3; accuracy++)
+                    compile_use(work, kernel, json_string_value(role), architectures[a], accuracy, &first_class,
+                                a == 0);
+            }
+        }
+    }
+    json_decref(work->done);
+}
+
+static void test_variants_compile(void **state) {
+    (void)state;
+    char version[64];
+    if (dev_compiler_version("nvrtc", version, sizeof version, &why) != MLPBWD_OK) {
+        print_message("%s\n", why.text);
+        skip();
+    }
+    pid_t children[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            struct work work = {.share = i};
+            compile_share(&work);
+            print_message("%d variants compiled with %s\n", work.compiled, version);
+            _exit(work.failed || work.compiled == 0);
+        }
+    }
+    bool passed = true;
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = 0;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        passed = passed && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    assert_true(passed);
+}
+
+/* The measure itself: an array that is indexed at run time lies in local memory, a plain sum does not. */
+static void test_local_memory_is_seen(void **state) {
+    static const struct {
+        const char *source;
+        unsigned least, most;
+    } cases[] = {
+        {"extern \"C\" __global__ void f(float *p) { p[threadIdx.x] += 1.0f; }", 0, 0},
+        {"extern \"C\" __global__ void f(float *p, int n) {\n"
+         "    float a[64];\n"
+         "    for (int i = 0; i < n; i++) a[(i * n) & 63] = p[i];\n"
+         "    for (int i = 0; i < n; i++) p[i] += a[p[i] > 0.0f ? i & 63 : 1];\n"
+         "}",
+         256, 4096},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dev_compile_request request = {"nvrtc", "sm_90a", cases[i].source, "f"};
+        dev_image image;
+        unsigned bytes = 0;
+        mlpbwd_status status = dev_compile(&request, &image, &why);
+        if (status == MLPBWD_UNSUPPORTED)
+            skip();
+        assert_int_equal(status, MLPBWD_OK);
+        assert_true(local_bytes(&image, &bytes));
+        assert_in_range(bytes, cases[i].least, cases[i].most);
+        dev_image_free(&image);
+    }
+}
+
+static int open_shipped(void **state) {
+    (void)state;
+    const char *folders[] = {SOURCE_DIR "/templates"};
+    if (gen_open(folders, 1, NULL, &generator, &why) != MLPBWD_OK) {
+        print_error("%s\n", why.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int close_shipped(void **state) {
+    (void)state;
+    gen_close(generator);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_local_memory_is_seen),
+                                       cmocka_unit_test(test_variants_compile)};
+    return cmocka_run_group_tests_name("emitted CUDA compiles", tests, open_shipped, close_shipped);
+}
