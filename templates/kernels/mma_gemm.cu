@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, ${blocks_per_sm})
     ${early_exit}
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_m = warp / WARPS_N, warp_n = warp % WARPS_N;
     i64 tile_m, tile_n;
-    raster(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
+    raster<i64>(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
     const i64 m0 = tile_m * TILE_M, n0 = tile_n * TILE_N;
     i64 first_step, last_step;
     split_range(ceil_div(K, TILE_K), split_k, first_step, last_step);

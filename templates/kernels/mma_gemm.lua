@@ -1,8 +1,7 @@
 -- The four GEMMs on mma.sync (Ampere and later), operands as scaled 16-bit copies; see mma_gemm.cu.
 local roles = import "lib/roles.lua"
+local gemm = import "lib/gemm16.lua"
 local cuda = import "lib/cuda_text.lua"
-
-local variable = { T = "tokens", H = "hidden_size", I = "intermediate_size" }
 
 local function threads(p)
   return (p.tile_m // 64) * (p.tile_n // p.warp_n) * 32
@@ -16,10 +15,6 @@ local function shared_bytes(c)
   return math.max(ring, sums)
 end
 
-local function split(c)
-  return roles[c.role].gelu and 1 or c.p.split_k
-end
-
 return {
   name = "mma_gemm",
   doc = "GEMM on mma.sync m16n8k16 with cp.async stages and ldmatrix(.trans); dGELU and column sums fused in fc2_dgrad",
@@ -28,17 +23,7 @@ return {
   accuracies = { "tf32", "bf16" },
   rank = 10,
   operands = function(c)
-    local list = { { name = "a", access = "in" }, { name = "b", access = "in" },
-      { name = "scale_a", access = "in" }, { name = "scale_b", access = "in" } }
-    if roles[c.role].gelu then
-      list[#list + 1] = { name = "scale_out", access = "inout" }
-      list[#list + 1] = { name = "intermediate", access = "in" }
-      list[#list + 1] = { name = "grad_intermediate", access = "out" }
-      list[#list + 1] = { name = "column_partials", access = "out" }
-    else
-      list[#list + 1] = { name = "out", access = "out" }
-    end
-    return list
+    return gemm.operands(c, "")
   end,
   params = {
     { name = "tile_m", doc = "rows of C a block computes", values = { 64, 128, 256 }, default = 128 },
@@ -48,8 +33,7 @@ return {
     { name = "stages", doc = "cp.async ring depth", values = { 3, 4, 5 }, default = 4 },
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
     { name = "blocks_per_sm", doc = "blocks the register budget leaves room for", values = { 1, 2 }, default = 2 },
-    { name = "split_k", doc = "parts of K, summed in order by a second launch", values = { 1, 2, 4, 8 }, default = 1,
-      roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } },
+    gemm.split_k,
   },
   valid = function(c)
     local p, t = c.p, threads(c.p)
@@ -83,21 +67,14 @@ return {
   end,
   prune = function(c, problem)
     local p, role = c.p, roles[c.role]
-    local m, n, k = problem[role.m], problem[role.n], problem[role.k]
+    local m, n = problem[role.m], problem[role.n]
     local blocks = ((m + p.tile_m - 1) // p.tile_m) * ((n + p.tile_n - 1) // p.tile_n)
     if p.tile_m > 64 and p.tile_m >= 2 * m then
       return false, "tile taller than the matrix"
     end
-    if not role.gelu then
-      if p.split_k > 1 and blocks * p.split_k > 4 * problem.units then
-        return false, "split-K without a need for more blocks"
-      end
-      if p.split_k > 1 and k // p.split_k < 512 then
-        return false, "split-K parts too short"
-      end
-      if p.split_k == 1 and blocks * 4 < problem.units and k >= 4096 then
-        return false, "too few blocks without split-K"
-      end
+    local why = gemm.split_prune(c, problem, blocks)
+    if why then
+      return false, why
     end
     if p.group_m == 1 and m > 2 * p.tile_m then
       return false, "raster without groups"
@@ -113,75 +90,22 @@ return {
     end
     return true
   end,
-  workspace = function(c)
-    local role, parts = roles[c.role], split(c)
-    if parts == 1 then
-      return {}
-    end
-    return { { name = "parts", size = ("4*%d*%s*%s"):format(parts, role.m, role.n) } }
-  end,
+  workspace = gemm.workspace,
   source = function(c)
-    local p, role, parts = c.p, roles[c.role], split(c)
-    local values = {
-      base = text "lib/base.cuh",
-      ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh",
-      scale = cuda.scale(c.accuracy),
-      gelu = role.gelu and text "lib/gelu.cuh" or "",
-      tile_m = p.tile_m, tile_n = p.tile_n, tile_k = p.tile_k, stages = p.stages, warp_n = p.warp_n,
-      threads = threads(p), blocks_per_sm = p.blocks_per_sm,
-      a_k_major = role.a_k_major,
-      m = variable[role.m], n = variable[role.n], k = variable[role.k],
-      lowest_a = role.a_is_input and "LOWEST_INPUT" or "LOWEST_INTERMEDIATE",
-      mma = cuda.mma[c.accuracy],
-      split_reduction = parts > 1 and text "lib/split_reduce.cuh" or "",
-    }
-    if role.gelu then
-      values.epilogue_parameters = "Scale *scale_out, const float *__restrict__ intermediate, u16 *grad_intermediate, float *column_partials, int attempt,"
-      -- the second attempt runs only if the guessed exponent did not fit what the first one saw
-      values.early_exit = "if (attempt == 1 && scale_out->guess == exponent_in_force(scale_out, LOWEST_INTERMEDIATE))\n        return;"
-      values.prefetch = fill(text "kernels/mma_gemm_prefetch.cu", {})
-      values.epilogue = fill(text "kernels/mma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], lowest_a = values.lowest_a })
-    else
-      values.epilogue_parameters = "float *out,"
-      values.early_exit = ""
-      values.prefetch = ""
-      values.epilogue = fill(text "kernels/mma_gemm_store.cu", {
-        store_target = parts > 1 and "out + blockIdx.y * M * N" or "out",
-        accumulate_here = parts > 1 and "false" or "option",
-      })
-    end
+    local p = c.p
+    local values = gemm.values(c, "kernels/mma_gemm_store.cu", function(lowest_a)
+      return fill(text "kernels/mma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], lowest_a = lowest_a })
+    end, "blockIdx.y")
+    values.tile_m, values.tile_n, values.tile_k, values.stages, values.warp_n = p.tile_m, p.tile_n, p.tile_k, p.stages, p.warp_n
+    values.threads, values.blocks_per_sm, values.mma = threads(p), p.blocks_per_sm, cuda.mma[c.accuracy]
+    values.prefetch = roles[c.role].gelu and text "kernels/mma_gemm_prefetch.cu" or ""
     return fill(text "kernels/mma_gemm.cu", values)
   end,
   launches = function(c)
-    local p, role, parts = c.p, roles[c.role], split(c)
-    local grid = { ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, p.tile_m, role.n, p.tile_n), tostring(parts) }
-    local sizes = { { i32 = "T" }, { i32 = "H" }, { i32 = "I" } }
-    local accumulate = role.accumulates and "ACCUMULATE" or "0"
-    local function launch(arguments, option)
-      for _, size in ipairs(sizes) do
-        arguments[#arguments + 1] = size
-      end
-      for _, value in ipairs { option, tostring(p.group_m), tostring(parts) } do
-        arguments[#arguments + 1] = { i32 = value }
-      end
-      return { entry = "mma_gemm", grid = grid, block = { threads(p) }, shared = tostring(shared_bytes(c)), args = arguments }
-    end
-    if role.gelu then
-      local function attempt(number)
-        return launch({ { name = "a" }, { name = "b" }, { name = "scale_a" }, { name = "scale_b" }, { name = "scale_out" },
-          { name = "intermediate" },
-          { name = "grad_intermediate" }, { name = "column_partials" }, { i32 = tostring(number) } }, "ACTIVATION")
-      end
-      return { attempt(0), attempt(1) }
-    end
-    if parts == 1 then
-      return { launch({ { name = "a" }, { name = "b" }, { name = "scale_a" }, { name = "scale_b" }, { name = "out" } }, accumulate) }
-    end
-    local quads = ("%s*%s/4"):format(role.m, role.n)
-    return {
-      launch({ { name = "a" }, { name = "b" }, { name = "scale_a" }, { name = "scale_b" }, { name = "parts", access = "out" } }, "0"),
-      { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
-        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
-    }
+    local p, role = c.p, roles[c.role]
+    return gemm.launches(c, {
+      entry = "mma_gemm", block = threads(p), shared = shared_bytes(c),
+      grid = { ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, p.tile_m, role.n, p.tile_n), tostring(gemm.split(c)) },
+    }, "")
   end,
 }

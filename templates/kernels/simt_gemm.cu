@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const i64 M = ${m}, N = ${n}, K = ${k};
     const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     i64 tile_m, tile_n;
-    raster(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
+    raster<i64>(blockIdx.x, group_m, ceil_div(M, TILE_M), ceil_div(N, TILE_N), tile_m, tile_n);
     const i64 m0 = tile_m * TILE_M, n0 = tile_n * TILE_N;
     i64 first_step, last_step;
     split_range(ceil_div(K, TILE_K), split_k, first_step, last_step);

@@ -31,6 +31,34 @@ __device__ __forceinline__ float convert_flat(const float *source, u16 *target, 
     return largest;
 }
 
+/* Column sums of the 64 rows that a block of threads holds: x[i] of warp w is row 8 * i + w, four columns a lane. */
+__device__ __forceinline__ void sum_columns(const float4 (&x)[8], float *partials, i64 block_row, i64 columns, i64 column,
+                                            bool column_inside) {
+    __shared__ float4 sums[8][32];
+    float4 sum = x[0];
+#pragma unroll
+    for (int i = 1; i < 8; ++i) {
+        sum.x += x[i].x;
+        sum.y += x[i].y;
+        sum.z += x[i].z;
+        sum.w += x[i].w;
+    }
+    sums[threadIdx.x / 32][threadIdx.x % 32] = sum;
+    __syncthreads();
+    if (threadIdx.x < 32 && column_inside) {
+        float4 total = sums[0][threadIdx.x];
+#pragma unroll
+        for (int i = 1; i < 8; ++i) {
+            float4 next = sums[i][threadIdx.x];
+            total.x += next.x;
+            total.y += next.y;
+            total.z += next.z;
+            total.w += next.w;
+        }
+        *(float4 *)(partials + block_row * columns + column) = total;
+    }
+}
+
 /* 64 tokens x 128 columns of grad_output; with partials also their column sums, one row per 64 tokens */
 __device__ __forceinline__ float convert_tokens(const float *source, u16 *target, float *partials, i64 tokens,
                                                 i64 columns, i64 block, Factor factor) {
@@ -43,32 +71,11 @@ __device__ __forceinline__ float convert_tokens(const float *source, u16 *target
         x[i] = column < columns && token + i * 8 < tokens
                    ? load_streaming((const float4 *)(source + (token + i * 8) * columns + column))
                    : float4{0.0f, 0.0f, 0.0f, 0.0f};
-    float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        sum.x += x[i].x;
-        sum.y += x[i].y;
-        sum.z += x[i].z;
-        sum.w += x[i].w;
+    for (int i = 0; i < 8; ++i)
         if (column < columns && token + i * 8 < tokens)
             *(uint2 *)(target + (token + i * 8) * columns + column) = convert_quad(x[i], factor, largest);
-    }
-    if (partials) {
-        __shared__ float4 sums[8][32];
-        sums[threadIdx.x / 32][threadIdx.x % 32] = sum;
-        __syncthreads();
-        if (threadIdx.x < 32 && column < columns) {
-            float4 total = sums[0][threadIdx.x];
-#pragma unroll
-            for (int i = 1; i < 8; ++i) {
-                float4 next = sums[i][threadIdx.x];
-                total.x += next.x;
-                total.y += next.y;
-                total.z += next.z;
-                total.w += next.w;
-            }
-            *(float4 *)(partials + token_block * columns + column) = total;
-        }
-    }
+    if (partials)
+        sum_columns(x, partials, token_block, columns, column, column < columns);
     return largest;
 }

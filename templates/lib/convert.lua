@@ -4,10 +4,11 @@ local cuda = import "lib/cuda_text.lua"
 
 local M = {}
 
-local function pieces(c)
+local function pieces(c, blocked)
   return {
     base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", scale = cuda.scale(c.accuracy),
-    convert = fill(text "lib/convert.cuh", { pack = cuda.pack[c.accuracy] }),
+    convert = fill(text "lib/convert.cuh", { pack = cuda.pack[c.accuracy] })
+      .. (blocked and text "lib/convert_blocked.cuh" or ""),
   }
 end
 
@@ -20,23 +21,29 @@ local function has_grad_output(set)
   return false
 end
 
-local function share(partials)
+-- a block's share of the work on a tensor; partials: where column sums of grad_output go
+local function share(partials, blocked)
   return function(tensor)
+    local sums = tensor == "grad_output" and partials or "nullptr"
+    if blocked then
+      return ("convert_blocked(%s, %s_16, %s, %s, %s, block, factor)"):format(tensor, tensor, sums, operands.rows_c[tensor],
+        operands.columns_c[tensor])
+    end
     if tensor == "grad_output" then
-      return ("convert_tokens(grad_output, grad_output_16, %s, tokens, hidden_size, block, factor)"):format(partials)
+      return ("convert_tokens(grad_output, grad_output_16, %s, tokens, hidden_size, block, factor)"):format(sums)
     end
     return ("convert_flat(%s, %s_16, %s, block, factor)"):format(tensor, tensor, operands.size_c[tensor])
   end
 end
 
-local function blocks_c(tensor)
-  if tensor == "grad_output" then
-    return "ceil_div(tokens, 64) * ceil_div(hidden_size, 128)"
+local function blocks_c(blocked)
+  return function(tensor)
+    return operands.blocks_c(tensor, blocked)
   end
-  return ("ceil_div(%s, %d)"):format(operands.size_c[tensor], operands.block_elements)
 end
 
-function M.convert(name, doc, set)
+-- blocked: copies in 64 x 64 blocks (convert_blocked.cuh) instead of row-major ones
+function M.convert(name, doc, set, blocked)
   local sums = has_grad_output(set)
   return {
     name = name, doc = doc, roles = { "convert" }, needs = { "mma_sync" }, accuracies = { "tf32", "bf16" },
@@ -52,10 +59,10 @@ function M.convert(name, doc, set)
       return true
     end,
     source = function(c)
-      local values = pieces(c)
+      local values = pieces(c, blocked)
       values.parameters = operands.each(set, "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, ")
         .. (sums and "float *column_partials, " or "")
-      values.cases = operands.each(set, text "kernels/convert_case.cu", { blocks = blocks_c, share = share "column_partials" })
+      values.cases = operands.each(set, text "kernels/convert_case.cu", { blocks = blocks_c(blocked), share = share("column_partials", blocked) })
       return fill(text "kernels/convert.cu", values)
     end,
     launches = function(c)
@@ -66,12 +73,12 @@ function M.convert(name, doc, set)
       for _, size in ipairs(operands.sizes) do
         arguments[#arguments + 1] = size
       end
-      return { { entry = "convert", grid = { operands.sum_blocks(set) }, block = { 256 }, args = arguments } }
+      return { { entry = "convert", grid = { operands.sum_blocks(set, blocked) }, block = { 256 }, args = arguments } }
     end,
   }
 end
 
-function M.rescale(name, doc, set)
+function M.rescale(name, doc, set, blocked)
   return {
     name = name, doc = doc, roles = { "rescale" }, needs = { "mma_sync" }, accuracies = { "tf32", "bf16" },
     operands = function(c)
@@ -82,9 +89,9 @@ function M.rescale(name, doc, set)
       return true
     end,
     source = function(c)
-      local values = pieces(c)
+      local values = pieces(c, blocked)
       values.parameters = operands.each(set, "const float *${tensor}, u16 *${tensor}_16, const Scale *${tensor}_scale, ")
-      values.cases = operands.each(set, text "kernels/rescale_case.cu", { blocks = blocks_c, share = share "nullptr" })
+      values.cases = operands.each(set, text "kernels/rescale_case.cu", { blocks = blocks_c(blocked), share = share("nullptr", blocked) })
       return fill(text "kernels/rescale.cu", values)
     end,
     launches = function(c)

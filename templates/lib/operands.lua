@@ -12,23 +12,43 @@ local size_c = {
   hidden_states = "(i64)tokens * hidden_size",
 }
 
+-- rows and columns in the kernel; columns are multiples of 64
+M.rows_c = { grad_output = "tokens", weight2 = "hidden_size", intermediate_activated = "tokens", weight1 = "intermediate_size", hidden_states = "tokens" }
+M.columns_c = { grad_output = "hidden_size", weight2 = "intermediate_size", intermediate_activated = "intermediate_size",
+  weight1 = "hidden_size", hidden_states = "hidden_size" }
+local rows = { grad_output = "T", weight2 = "H", intermediate_activated = "T", weight1 = "I", hidden_states = "T" }
+local columns = { grad_output = "H", weight2 = "I", intermediate_activated = "I", weight1 = "H", hidden_states = "H" }
+
 M.size, M.size_c = size, size_c
 M.block_elements = 8192 -- what one block of 256 threads converts: 8 float4 a thread
 
--- number of convert blocks of a tensor: grad_output goes in pieces of 64 tokens x 128 columns (for its column sums)
-function M.blocks(tensor)
-  if tensor == "grad_output" then
-    return "ceildiv(T,64)*ceildiv(H,128)"
+-- number of convert blocks of a tensor, as launch expression and in the kernel. Pieces of 64 rows x 128 columns where a
+-- block lays out blocks or sums columns (of grad_output), else of 8192 elements.
+function M.blocks(tensor, blocked)
+  if blocked or tensor == "grad_output" then
+    return ("ceildiv(%s,64)*ceildiv(%s,128)"):format(rows[tensor], columns[tensor])
   end
   return ("ceildiv(%s,%d)"):format(size[tensor], M.block_elements)
 end
 
-function M.sum_blocks(set)
+function M.blocks_c(tensor, blocked)
+  if blocked or tensor == "grad_output" then
+    return ("ceil_div(%s, 64) * ceil_div(%s, 128)"):format(M.rows_c[tensor], M.columns_c[tensor])
+  end
+  return ("ceil_div(%s, %d)"):format(size_c[tensor], M.block_elements)
+end
+
+function M.sum_blocks(set, blocked)
   local terms = {}
   for i, tensor in ipairs(set) do
-    terms[i] = M.blocks(tensor)
+    terms[i] = M.blocks(tensor, blocked)
   end
   return table.concat(terms, "+")
+end
+
+-- bytes of a 16-bit copy: plain, or in 64 x 64 blocks (rows rounded up)
+function M.bytes_16(tensor, blocked)
+  return ("2*%s*%s"):format(blocked and ("align(%s,64)"):format(rows[tensor]) or rows[tensor], columns[tensor])
 end
 
 M.sizes = { { i32 = "T" }, { i32 = "H" }, { i32 = "I" } }

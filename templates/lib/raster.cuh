@@ -1,9 +1,10 @@
 /* Block index -> tile: group_m rows of tiles are walked column by column, so that blocks running together share
  * operands in L2. */
-__device__ __forceinline__ void raster(i64 index, i64 group_m, i64 tiles_m, i64 tiles_n, i64 &tile_m, i64 &tile_n) {
-    i64 group = index / (group_m * tiles_n), first = group * group_m;
-    i64 height = tiles_m - first < group_m ? tiles_m - first : group_m;
-    i64 inside = index - group * group_m * tiles_n;
+template <class INT>
+__device__ __forceinline__ void raster(INT index, INT group_m, INT tiles_m, INT tiles_n, INT &tile_m, INT &tile_n) {
+    const INT group = index / (group_m * tiles_n), first = group * group_m;
+    const INT height = tiles_m - first < group_m ? tiles_m - first : group_m;
+    const INT inside = index - group * group_m * tiles_n;
     tile_m = first + inside % height;
     tile_n = inside / height;
 }

@@ -1,0 +1,143 @@
+${base}
+${ptx}
+${ptx_sm90}
+${raster}
+${scale}
+${gelu}
+/* C[M,N] = A * B on wgmma, 16-bit operands, fp32 sums. Operands lie in memory as 64 x 64 blocks of 8 KiB, each in the
+ * 128-byte swizzle that wgmma reads (convert_blocked.cuh): one bulk copy brings blocks into a stage as they are, with
+ * no tensor map, and the same copy serves as K-major and as MN-major operand. Persistent: warpgroup 0 loads, the others
+ * multiply, 64 * TILES_M rows each; the loads of the next tile run under the epilogue. */
+constexpr int CONSUMERS = ${consumers}, TILES_M = ${tiles_m}, TILE_M = CONSUMERS * TILES_M * 64, TILE_N = ${tile_n};
+constexpr int STAGES = ${stages}, THREADS = 128 * (CONSUMERS + 1), BLOCK_BYTES = 8192;
+constexpr int A_BLOCKS = TILE_M / 64, B_BLOCKS = TILE_N / 64, STAGE_BYTES = (A_BLOCKS + B_BLOCKS) * BLOCK_BYTES;
+constexpr bool A_K_MAJOR = ${a_k_major};
+
+struct Barriers {
+    u64 full[STAGES], empty[STAGES];
+};
+
+struct Ring {
+    int stage;
+    u32 phase;
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+/* among the warps of one consumer; the compiler wants the barrier's number as a constant */
+__device__ __forceinline__ void consumer_barrier(int consumer) {
+    if (consumer == 0)
+        named_barrier<1, 128>();
+    else if (consumer == 1)
+        named_barrier<2, 128>();
+    else
+        named_barrier<3, 128>();
+}
+
+/* blocks from the tile's origin on that exist */
+__device__ __forceinline__ int blocks_inside(int blocks, int first, int most) {
+    return min(blocks - first, most);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    wgmma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a,
+               const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option,
+               int group_m, int split_k) {
+    const i64 M = ${m}, N = ${n}, K = ${k};
+    ${early_exit}
+    __shared__ Barriers barriers;
+    const int warpgroup = threadIdx.x / 128;
+    const u32 ring = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(full + stage * 8, 1);
+            mbarrier_init(empty + stage * 8, CONSUMERS * 4);
+        }
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+
+    /* counts of blocks and tiles fit 32 bits: the launch's grid expression is refused when they do not */
+    const int blocks_m = (int)ceil_div(M, 64), blocks_n = (int)(N / 64), blocks_k = (int)ceil_div(K, 64);
+    const int tiles_m = (int)ceil_div(M, TILE_M), tiles_n = (int)ceil_div(N, TILE_N), tiles = tiles_m * tiles_n;
+    const int part = (int)ceil_div(blocks_k, split_k);
+    Ring at = {0, 0};
+    if (warpgroup == 0) {
+        registers_decrease<${producer_registers}>();
+        if (threadIdx.x == 0) {
+            fence_proxy_async_global();
+            for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
+                int tile_m, tile_n;
+                raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+                const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
+                const int block_m = tile_m * A_BLOCKS, block_n = tile_n * B_BLOCKS;
+                const int count_a = blocks_inside(blocks_m, block_m, A_BLOCKS), count_b = blocks_inside(blocks_n, block_n, B_BLOCKS);
+                for (int k = first_k; k < last_k; ++k) {
+                    const u32 stage = ring + at.stage * STAGE_BYTES, barrier = full + at.stage * 8;
+                    mbarrier_wait(empty + at.stage * 8, at.phase ^ 1);
+                    mbarrier_arrive_expect(barrier, (count_a + count_b) * BLOCK_BYTES);
+                    if (A_K_MAJOR) {
+                        for (int i = 0; i < count_a; ++i)
+                            bulk_load(stage + i * BLOCK_BYTES, a + ((i64)(block_m + i) * blocks_k + k) * 4096, BLOCK_BYTES, barrier);
+                    } else {
+                        bulk_load(stage, a + ((i64)k * blocks_m + block_m) * 4096, count_a * BLOCK_BYTES, barrier);
+                    }
+                    bulk_load(stage + A_BLOCKS * BLOCK_BYTES, b + ((i64)k * blocks_n + block_n) * 4096, count_b * BLOCK_BYTES, barrier);
+                    at.next();
+                }
+            }
+        }
+    } else {
+        registers_increase<${consumer_registers}>();
+        const int consumer = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        const int exponent_a = exponent_in_force(scale_a, ${lowest_a}), exponent_b = exponent_in_force(scale_b, LOWEST_INPUT);
+        const Factor unscale = make_factor(-(exponent_a + exponent_b));
+        constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
+        for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
+            int tile_m, tile_n;
+            raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+            const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
+            const int steps = last_k - first_k;
+            float sums[TILES_M][TILE_N / 2];
+            if (steps == 0) {
+#pragma unroll
+                for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+                    for (int e = 0; e < TILE_N / 2; ++e)
+                        sums[i][e] = 0.0f;
+            }
+            u32 previous = 0;
+#pragma unroll 1
+            for (int k = 0; k < steps; ++k) {
+                mbarrier_wait(full + at.stage * 8, at.phase);
+                const u32 stage = ring + at.stage * STAGE_BYTES;
+                wgmma_fence();
+#pragma unroll
+                for (int step = 0; step < 4; ++step)
+#pragma unroll
+                    for (int i = 0; i < TILES_M; ++i)
+                        wgmma_tile<!A_K_MAJOR>(
+                            sums[i],
+                            matrix_descriptor(stage + (consumer * TILES_M + i) * BLOCK_BYTES + step * STEP_A, BLOCK_BYTES, 1024),
+                            matrix_descriptor(stage + A_BLOCKS * BLOCK_BYTES + step * 2048, BLOCK_BYTES, 1024), k + step > 0);
+                wgmma_commit();
+                wgmma_wait<1>(); /* the previous stage has been read */
+                if (k > 0 && lane == 0)
+                    mbarrier_arrive(previous);
+                previous = empty + at.stage * 8;
+                at.next();
+            }
+            wgmma_wait<0>();
+            if (steps > 0 && lane == 0)
+                mbarrier_arrive(previous);
+            ${epilogue}
+        }
+    }
+}
+${split_reduction}

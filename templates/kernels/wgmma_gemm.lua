@@ -1,0 +1,101 @@
+-- The four GEMMs on wgmma (Hopper), operands as scaled 16-bit copies in 64 x 64 blocks; see wgmma_gemm.cu.
+local roles = import "lib/roles.lua"
+local gemm = import "lib/gemm16.lua"
+local cuda = import "lib/cuda_text.lua"
+
+local CONSUMERS = 2
+
+-- the ring; in fc2_dgrad also a staging area of 16 rows x 40 a warp and column sums of four warps
+local function shared_bytes(c)
+  local p = c.p
+  local ring = p.stages * (CONSUMERS * p.tiles_m * 64 + p.tile_n) * 128
+  local staging = roles[c.role].gelu and CONSUMERS * 4 * (16 * 40 + p.tile_n) * 4 or 0
+  return ring + staging
+end
+
+local type_name = { tf32 = "f16", bf16 = "bf16" }
+
+local function wgmma(c)
+  local registers = c.p.tile_n // 2
+  local list, operands = {}, {}
+  for i = 0, registers - 1 do
+    list[#list + 1] = "%" .. i
+    operands[#operands + 1] = ('"+f"(d[%d])'):format(i)
+  end
+  return fill(text "lib/ptx_sm90.cuh", {
+    registers = registers, n = c.p.tile_n, type = type_name[c.accuracy],
+    d_list = table.concat(list, ", "), d_operands = table.concat(operands, ", "),
+    a_index = registers, b_index = registers + 1, accumulate_index = registers + 2, transpose_index = registers + 3,
+  })
+end
+
+local function tiles(c)
+  local p, role = c.p, roles[c.role]
+  return ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, CONSUMERS * p.tiles_m * 64, role.n, p.tile_n)
+end
+
+return {
+  name = "wgmma_gemm",
+  doc = "persistent warp-specialised GEMM on wgmma with bulk copies of pre-swizzled blocks; dGELU and column sums fused in fc2_dgrad",
+  roles = { "fc2_dgrad", "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" },
+  needs = { "wgmma", "tma", "mbarrier", "setmaxnreg" },
+  accuracies = { "tf32", "bf16" },
+  rank = 5,
+  operands = function(c)
+    return gemm.operands(c, "_blocks")
+  end,
+  params = {
+    { name = "tiles_m", doc = "64-row tiles a consumer warpgroup computes (a block has two consumers)", values = { 1, 2 }, default = 1 },
+    { name = "tile_n", doc = "columns of C a block computes", values = { 128, 192, 256 }, default = 256 },
+    { name = "stages", doc = "depth of the ring of operand blocks", values = { 3, 4, 5, 6 }, default = 4 },
+    { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
+    gemm.split_k,
+  },
+  valid = function(c)
+    local p = c.p
+    local most = roles[c.role].gelu and 128 or 192
+    if p.tiles_m * p.tile_n // 2 > most then
+      return false, "accumulators"
+    end
+    if shared_bytes(c) + 1024 > c.arch.limits.shared_bytes then
+      return false, "shared memory"
+    end
+    return true
+  end,
+  prune = function(c, problem)
+    local p, role = c.p, roles[c.role]
+    local m, n = problem[role.m], problem[role.n]
+    local tile_m = CONSUMERS * p.tiles_m * 64
+    local count = ((m + tile_m - 1) // tile_m) * ((n + p.tile_n - 1) // p.tile_n)
+    local why = gemm.split_prune(c, problem, count)
+    if why then
+      return false, why
+    end
+    if p.tiles_m == 2 and m <= 128 then
+      return false, "tile taller than the matrix"
+    end
+    if p.group_m == 1 and m > 4 * tile_m then
+      return false, "raster without groups"
+    end
+    if p.group_m > 4 and (m + tile_m - 1) // tile_m <= p.group_m // 2 then
+      return false, "group taller than the matrix"
+    end
+    return true
+  end,
+  workspace = gemm.workspace,
+  source = function(c)
+    local p = c.p
+    local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
+      return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
+    end, "work / tiles")
+    values.ptx_sm90 = wgmma(c)
+    values.consumers, values.tiles_m, values.tile_n, values.stages = CONSUMERS, p.tiles_m, p.tile_n, p.stages
+    local many = p.tiles_m * p.tile_n // 2 > 128
+    values.producer_registers, values.consumer_registers = many and 24 or 40, many and 240 or 232
+    return fill(text "kernels/wgmma_gemm.cu", values)
+  end,
+  launches = function(c)
+    return gemm.launches(c, { entry = "wgmma_gemm", grid = { ("min(UNITS,%s*%d)"):format(tiles(c), gemm.split(c)) },
+      block = 128 * (CONSUMERS + 1), shared = shared_bytes(c) }, "_blocks")
+  end,
+}

@@ -1,0 +1,112 @@
+-- What the GEMM families over scaled 16-bit operands share: operands, launches and the values of their texts. `layout` is
+-- a suffix of the operands' names, "" (row-major) or "_blocks" (64 x 64 blocks): families of one layout compete for a
+-- role, and a pipeline cannot give one the other's operands.
+local roles = import "lib/roles.lua"
+local cuda = import "lib/cuda_text.lua"
+
+local M = {}
+
+local variable = { T = "tokens", H = "hidden_size", I = "intermediate_size" }
+
+function M.operands(c, layout)
+  local list = { { name = "a" .. layout, access = "in" }, { name = "b" .. layout, access = "in" },
+    { name = "scale_a", access = "in" }, { name = "scale_b", access = "in" } }
+  if roles[c.role].gelu then
+    list[#list + 1] = { name = "scale_out", access = "inout" }
+    list[#list + 1] = { name = "intermediate", access = "in" }
+    list[#list + 1] = { name = "grad_intermediate" .. layout, access = "out" }
+    list[#list + 1] = { name = "column_partials", access = "out" }
+  else
+    list[#list + 1] = { name = "out", access = "out" }
+  end
+  return list
+end
+
+M.split_k = { name = "split_k", doc = "parts of K, summed in order by a second launch", values = { 1, 2, 4, 8 }, default = 1,
+  roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } }
+
+-- parts of K: 1 where the epilogue needs whole sums
+function M.split(c)
+  return roles[c.role].gelu and 1 or c.p.split_k
+end
+
+function M.workspace(c)
+  local role, parts = roles[c.role], M.split(c)
+  if parts == 1 then
+    return {}
+  end
+  return { { name = "parts", size = ("4*%d*%s*%s"):format(parts, role.m, role.n) } }
+end
+
+-- why a split into parts is not worth timing, or nil; blocks: thread blocks without it
+function M.split_prune(c, problem, blocks)
+  local parts, k = M.split(c), problem[roles[c.role].k]
+  if parts > 1 and blocks * parts > 4 * problem.units then
+    return "split-K without a need for more blocks"
+  end
+  if parts > 1 and k // parts < 512 then
+    return "split-K parts too short"
+  end
+  if parts == 1 and not roles[c.role].gelu and blocks * 4 < problem.units and k >= 4096 then
+    return "too few blocks without split-K"
+  end
+end
+
+-- values of the holes that every family's text has; store and dgelu: its epilogues' paths, part: the index of a block's
+-- part of K in C
+function M.values(c, store, dgelu, part)
+  local role, parts = roles[c.role], M.split(c)
+  local lowest_a = role.a_is_input and "LOWEST_INPUT" or "LOWEST_INTERMEDIATE"
+  local values = {
+    base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh", scale = cuda.scale(c.accuracy),
+    gelu = role.gelu and text "lib/gelu.cuh" or "", a_k_major = role.a_k_major,
+    m = variable[role.m], n = variable[role.n], k = variable[role.k], lowest_a = lowest_a,
+    split_reduction = parts > 1 and text "lib/split_reduce.cuh" or "",
+  }
+  if role.gelu then
+    values.epilogue_parameters = "Scale *scale_out, const float *__restrict__ intermediate, u16 *grad_intermediate, float *column_partials, int attempt,"
+    -- the second attempt runs only if the guessed exponent did not fit what the first one saw
+    values.early_exit = "if (attempt == 1 && scale_out->guess == exponent_in_force(scale_out, LOWEST_INTERMEDIATE))\n        return;"
+    values.epilogue = dgelu(lowest_a)
+  else
+    values.epilogue_parameters = "float *out,"
+    values.early_exit = ""
+    values.epilogue = fill(text(store), {
+      store_target = parts > 1 and ("out + (%s) * M * N"):format(part) or "out",
+      accumulate_here = parts > 1 and "false" or "option",
+    })
+  end
+  return values
+end
+
+-- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself
+function M.launches(c, geometry, layout)
+  local role, parts = roles[c.role], M.split(c)
+  local accumulate = role.accumulates and "ACCUMULATE" or "0"
+  local function launch(rest, option)
+    local arguments = { { name = "a" .. layout }, { name = "b" .. layout }, { name = "scale_a" }, { name = "scale_b" } }
+    table.move(rest, 1, #rest, #arguments + 1, arguments)
+    for _, value in ipairs { "T", "H", "I", option, tostring(c.p.group_m), tostring(parts) } do
+      arguments[#arguments + 1] = { i32 = value }
+    end
+    return { entry = geometry.entry, grid = geometry.grid, block = { geometry.block }, shared = tostring(geometry.shared), args = arguments }
+  end
+  if role.gelu then
+    local function attempt(number)
+      return launch({ { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
+        { name = "column_partials" }, { i32 = tostring(number) } }, "ACTIVATION")
+    end
+    return { attempt(0), attempt(1) }
+  end
+  if parts == 1 then
+    return { launch({ { name = "out" } }, accumulate) }
+  end
+  local quads = ("%s*%s/4"):format(role.m, role.n)
+  return {
+    launch({ { name = "parts", access = "out" } }, "0"),
+    { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
+      args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
+  }
+end
+
+return M

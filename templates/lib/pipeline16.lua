@@ -1,0 +1,137 @@
+-- Pieces of the pipelines over scaled 16-bit operands, row-major (mma.sync) or in 64 x 64 blocks (wgmma).
+local operands = import "lib/operands.lua"
+
+local M = {}
+
+M.all = operands.all
+M.first = { "grad_output", "weight2" } -- what fc2_dgrad reads
+M.rest = { "intermediate_activated", "weight1", "hidden_states" }
+
+function M.buffers(blocked)
+  local list = {}
+  for _, tensor in ipairs(operands.all) do
+    list[#list + 1] = { name = tensor .. "_16", size = operands.bytes_16(tensor, blocked) }
+    list[#list + 1] = { name = tensor .. "_scale", size = "16" }
+  end
+  list[#list + 1] = { name = "grad_intermediate_16", size = blocked and "2*align(T,64)*I" or "2*T*I" }
+  list[#list + 1] = { name = "grad_intermediate_scale", size = "16" }
+  list[#list + 1] = { name = "partials1", size = "4*I*ceildiv(T,64)" }
+  list[#list + 1] = { name = "partials2", size = "4*H*ceildiv(T,64)" }
+  return list
+end
+
+local function over(set, suffixes)
+  local bind = {}
+  for _, tensor in ipairs(set) do
+    for _, suffix in ipairs(suffixes) do
+      bind[tensor .. suffix] = tensor .. suffix
+    end
+  end
+  return bind
+end
+
+function M.scale(kernel)
+  local bind = over(operands.all, { "", "_scale" })
+  bind.grad_intermediate_scale = "grad_intermediate_scale"
+  return { slot = "scale", role = "scale", kernel = kernel, bind = bind }
+end
+
+function M.convert(slot, kernel, set)
+  local bind = over(set, { "", "_16", "_scale" })
+  for _, tensor in ipairs(set) do
+    if tensor == "grad_output" then
+      bind.column_partials = "partials2"
+    end
+  end
+  return { slot = slot, role = "convert", kernel = kernel, bind = bind }
+end
+
+function M.rescale(slot, kernel, set)
+  return { slot = slot, role = "rescale", kernel = kernel, bind = over(set, { "", "_16", "_scale" }) }
+end
+
+-- the four GEMMs by role; layout: the suffix of the family's operand names (gemm16.lua)
+function M.gemms(layout)
+  local function gemm(role, a, b, out)
+    return { slot = role, role = role, bind = { ["a" .. layout] = a .. "_16", ["b" .. layout] = b .. "_16",
+      scale_a = a .. "_scale", scale_b = b .. "_scale", out = out } }
+  end
+  return {
+    fc2_dgrad = { slot = "fc2_dgrad", role = "fc2_dgrad", bind = {
+      ["a" .. layout] = "grad_output_16", ["b" .. layout] = "weight2_16", scale_a = "grad_output_scale",
+      scale_b = "weight2_scale", scale_out = "grad_intermediate_scale", intermediate = "intermediate",
+      ["grad_intermediate" .. layout] = "grad_intermediate_16", column_partials = "partials1" } },
+    fc2_wgrad = gemm("fc2_wgrad", "grad_output", "intermediate_activated", "grad_weight2"),
+    fc1_dgrad = gemm("fc1_dgrad", "grad_intermediate", "weight1", "grad_hidden_states"),
+    fc1_wgrad = gemm("fc1_wgrad", "grad_intermediate", "hidden_states", "grad_weight1"),
+  }
+end
+
+function M.bias_reduce()
+  return { slot = "bias_reduce", role = "bias_reduce", bind = { partials1 = "partials1", grad_bias1 = "grad_bias1",
+    partials2 = "partials2", grad_bias2 = "grad_bias2" } }
+end
+
+-- a step on another stream
+function M.on(stream, step, after)
+  local copy = {}
+  for name, value in pairs(step) do
+    copy[name] = value
+  end
+  copy.stream, copy.after = stream, after
+  return copy
+end
+
+-- Whole pipelines; family: {name, needs, layout, convert, rescale (prefixes of kernels), rank}
+function M.exact(family)
+  local gemm = M.gemms(family.layout)
+  return {
+    name = family.name .. "_exact",
+    doc = "exact scales in a pass of their own, conversion, then the four GEMMs one after the other",
+    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank + 1, buffers = M.buffers(family.blocked),
+    steps = {
+      M.scale("scale_exact"), M.convert("convert", family.convert .. "all", M.all),
+      gemm.fc2_dgrad, gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce(),
+    },
+  }
+end
+
+function M.speculative(family)
+  local gemm = M.gemms(family.layout)
+  return {
+    name = family.name .. "_speculative",
+    doc = "scales guessed from a sample, conversion that checks them, a second conversion where one missed, then the GEMMs",
+    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank, buffers = M.buffers(family.blocked),
+    steps = {
+      M.scale("scale_sample"), M.convert("convert", family.convert .. "all", M.all),
+      M.rescale("rescale", family.rescale .. "all", M.all),
+      gemm.fc2_dgrad, gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce(),
+    },
+  }
+end
+
+function M.overlap(family)
+  local gemm = M.gemms(family.layout)
+  return {
+    name = family.name .. "_overlap",
+    doc = "as speculative, on two streams: what fc2_dgrad does not read is converted beside it, and the weight gradients run beside the data gradients",
+    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank + 2, buffers = M.buffers(family.blocked),
+    steps = {
+      M.scale("scale_sample"), M.convert("convert_first", family.convert .. "first", M.first),
+      M.rescale("rescale_first", family.rescale .. "first", M.first),
+      gemm.fc2_dgrad,
+      M.on(1, M.convert("convert_rest", family.convert .. "rest", M.rest), { "rescale_first" }),
+      M.on(1, M.rescale("rescale_rest", family.rescale .. "rest", M.rest), {}),
+      M.on(1, gemm.fc2_wgrad, {}),
+      M.on(0, gemm.fc1_dgrad, { "rescale_rest" }),
+      M.on(1, gemm.fc1_wgrad, { "fc2_dgrad" }),
+      M.bias_reduce(),
+    },
+  }
+end
+
+M.mma = { name = "mma", needs = { "mma_sync" }, layout = "", blocked = false, convert = "convert_", rescale = "rescale_", rank = 20 }
+M.wgmma = { name = "wgmma", needs = { "wgmma" }, layout = "_blocks", blocked = true, convert = "convert_blocked_",
+  rescale = "rescale_blocked_", rank = 10 }
+
+return M
