@@ -175,6 +175,33 @@ static void query_answers(void **state) {
     expect(1, "/nonexistent/row.json", RUN(&damaged, "query", "--db", shipped, "--device", "host", "--tokens", "5"));
 }
 
+/* Nobody's home, nobody's rights, another locale, a read-only folder: the shipped database answers. */
+static void hostile_surroundings(void **state) {
+    (void)state;
+    char variable[5000];
+    (void)snprintf(variable, sizeof variable, "MLPBWD_SHIPPED_DATABASE=%s", shipped);
+    const struct passwd *nobody = getpwnam("nobody");
+    run_surroundings around = {.environment = (const char *const[]){"HOME", "XDG_DATA_HOME", "MLPBWD_DATABASE",
+                                                                    "LC_ALL=de_DE.UTF-8", variable, NULL},
+                               .user = geteuid() == 0 && nobody != NULL ? (unsigned)nobody->pw_uid : 0,
+                               .folder = "/"};
+    run_result reachable = RUN(&around, "--version");
+    if (reachable.code != 0) {
+        around.user = 0; /* the build folder is closed to other users */
+    }
+    run_result_free(&reachable);
+    assert_int_equal(chmod(folder, 0555), 0);
+    json_t *value = answer(0, RUN(&around, "query", "--device", "host", "--tokens", "300", "--json"));
+    assert_string_equal(text_of(value, "database"), shipped);
+    json_decref(value);
+    value =
+        answer(0, RUN(&around, "bench", "--device", "host", "--tokens", "8", SMALL, "--repetitions", "2", "--json"));
+    assert_true(json_number_value(json_object_get(json_object_get(value, "geomean"), "ours")) > 0.0);
+    json_decref(value);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_not_equal(access(path_in(folder, "shipped.sqlite-journal"), F_OK), 0);
+}
+
 static void verify_accepts_and_refuses(void **state) {
     (void)state;
     json_t *value = answer(0, RUN(NULL, "verify", "--db", shipped, "--device", "host", "--tokens", "0,1,65", SMALL,
@@ -308,18 +335,16 @@ static void bad_files(void **state) {
     assert_int_not_equal(access(output, F_OK), 0);
     save(garbage, "{\"format\":\"mlpbwd-winners\",\"version\":1,\"rows\":[{\"tokens\":-5}]}");
     expect(1, "garbage", RUN(NULL, "db", "import", "--db", path_in(folder, "m.sqlite"), garbage));
+    expect(1, "sm_1", RUN(NULL, "compile", "--arch", "sm_1", "--db", path_in(folder, "m.sqlite"), "--tokens", "8"));
     expect(1, "garbage", RUN(NULL, "db", "ship", "--output", path_in(garbage, "x.sqlite"), "--templates", templates));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ship_repeats_itself),
-        cmocka_unit_test(query_answers),
-        cmocka_unit_test(verify_accepts_and_refuses),
-        cmocka_unit_test(interruption),
-        cmocka_unit_test(bench_measures),
-        cmocka_unit_test(tune_then_exchange),
-        cmocka_unit_test(bad_files),
+        cmocka_unit_test(ship_repeats_itself),  cmocka_unit_test(query_answers),
+        cmocka_unit_test(hostile_surroundings), cmocka_unit_test(verify_accepts_and_refuses),
+        cmocka_unit_test(interruption),         cmocka_unit_test(bench_measures),
+        cmocka_unit_test(tune_then_exchange),   cmocka_unit_test(bad_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
