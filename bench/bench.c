@@ -1,26 +1,12 @@
 /* `mlpbwd bench`: latency per shape with roofline share; peers beside it, same run, same protocol. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "bench_data.h"
 #include "bench_report.h"
-#include "cli.h"
+#include "bench_run.h"
 #include "peers.h"
-#include "plan_source.h"
-#include "roofline.h"
 #include "suite.h"
-
-typedef struct bench_options {
-    cli_options common; /* first: see cli_parse */
-    plan_choice choice;
-    bool peers, slots, warm;
-    json_t *only; /* names of --peer; empty: all */
-    int64_t repetitions, warmup;
-    double peer_limit;
-    const char *python, *torch_script, *torch_mode;
-} bench_options;
 
 enum {
     KEY_PEERS = 1,
@@ -112,110 +98,6 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
     }
 }
 
-typedef struct bench_run {
-    const bench_options *options;
-    plan_source source;
-    bench_data data;
-    roofline line;
-    json_t *rows, *peers, *notes; /* the result's "rows", "peers", "notes" */
-    double *times;                /* room for the repetitions */
-    char protocol[96];
-} bench_run;
-
-static dev_timing make_timing(bench_run *run) {
-    return (dev_timing){.microseconds = run->times,
-                        .repetitions = (int)run->options->repetitions,
-                        .warmup = (int)run->options->warmup,
-                        .cold = !run->options->warm};
-}
-
-/* {"median_us","spread_us","times_us"}, or {"error"}. */
-static json_t *timing_json(bench_run *run, dev_timing *timing, mlpbwd_status status, const mlp_message *why) {
-    if (status != MLPBWD_OK) {
-        return json_pack("{s:s}", "error", why->text);
-    }
-    json_t *times = json_array();
-    for (int i = 0; i < timing->repetitions; i++) {
-        (void)json_array_append_new(times, json_real(timing->microseconds[i]));
-    }
-    double spread = 0.0;
-    double median = bench_median(timing->microseconds, (size_t)timing->repetitions, &spread);
-    (void)snprintf(run->protocol, sizeof run->protocol, "%s", timing->protocol);
-    return json_pack("{s:f, s:f, s:f, s:o}", "median_us", median, "spread_us", spread, "clock_mhz", timing->clock_mhz,
-                     "times_us", times);
-}
-
-typedef struct pass {
-    const plan_image *image;
-    mlpbwd_tensors tensors;
-    void *workspace;
-    const char *slot;
-} pass;
-
-static mlpbwd_status enqueue(void *user, dev_stream stream, mlp_message *why) {
-    const pass *work = user;
-    return plan_image_run(work->image, &work->tensors, work->workspace, work->slot, stream, why);
-}
-
-static json_t *time_pass(bench_run *run, pass *work) {
-    mlp_message why = {""};
-    dev_timing timing = make_timing(run);
-    mlpbwd_status status = dev_time(run->source.context, enqueue, work, &timing, &why);
-    return timing_json(run, &timing, status, &why);
-}
-
-static json_t *time_slots(bench_run *run, pass *work) {
-    json_t *slots = json_object();
-    for (size_t i = 0; i < plan_image_launch_count(work->image) && *cli_interrupted() == 0; i++) {
-        const char *slot = plan_image_launch_slot(work->image, i);
-        if (json_object_get(slots, slot) == NULL) {
-            work->slot = slot;
-            (void)json_object_set_new(slots, slot, time_pass(run, work));
-        }
-    }
-    work->slot = NULL;
-    return slots;
-}
-
-/* Our plan at one T: {"median_us",..,"match","pipeline","slots"} or {"error"}. */
-static json_t *time_ours(bench_run *run, int64_t tokens) {
-    const cli_options *common = &run->options->common;
-    mlpbwd_problem problem = {.batch_size = 1,
-                              .seq_len = tokens,
-                              .hidden_size = common->hidden_size,
-                              .intermediate_size = common->intermediate_size,
-                              .activation = common->activation < 0 ? 0 : common->activation,
-                              .accuracy = common->accuracy < 0 ? 0 : common->accuracy};
-    mlp_message why = {""};
-    json_t *names = NULL;
-    ready_plan plan = {0};
-    mlpbwd_status status = plan_source_pipelines(&run->source, problem.accuracy, &names, &why);
-    if (status == MLPBWD_OK) {
-        status = plan_source_load(&run->source, json_string_value(json_array_get(names, 0)), &problem, &plan, &why);
-    }
-    json_decref(names);
-    if (status == MLPBWD_OK) {
-        status = bench_data_workspace(&run->data, plan_image_workspace(plan.image), &why);
-    }
-    if (status != MLPBWD_OK) {
-        ready_plan_free(&plan);
-        return json_pack("{s:s}", "error", why.text);
-    }
-    pass work = {plan.image, bench_data_tensors(&run->data), run->data.workspace, NULL};
-    json_t *result = time_pass(run, &work);
-    (void)json_object_set_new(result, "match", json_string(plan.match));
-    (void)json_object_set_new(result, "pipeline", json_string(plan.pipeline));
-    (void)json_object_set(result, "parameters", json_object_get(plan.description, "parameters"));
-    (void)json_object_set_new(result, "launches", json_integer((json_int_t)plan_image_launch_count(plan.image)));
-    (void)json_object_set_new(result, "workspace_bytes", json_integer((json_int_t)plan_image_workspace(plan.image)));
-    bool host_peers = run->options->peers && strcmp(run->source.info.backend, "host") == 0;
-    if ((run->options->slots || host_peers) && json_object_get(result, "error") == NULL) {
-        (void)json_object_set_new(result, "slots", time_slots(run, &work));
-    }
-    ready_plan_free(&plan);
-    return result;
-}
-
 static bool wants(const bench_options *options, const char *peer) {
     return options->peers && (json_object_size(options->only) == 0 || json_object_get(options->only, peer) != NULL);
 }
@@ -240,15 +122,15 @@ static void time_here(bench_run *run, peer_gemm *gemm) {
     for (size_t i = 0; i < common->token_count && *cli_interrupted() == 0; i++) {
         int64_t tokens = common->tokens[i];
         json_t *row = row_of(run, i);
-        json_t *ours = time_ours(run, tokens);
+        json_t *ours = bench_time_ours(run, tokens);
         progress("mlpbwd", tokens, ours);
         (void)json_object_set_new(row, "ours", ours);
         for (size_t variant = 0; gemm != NULL && variant < peer_gemm_variants(gemm) && *cli_interrupted() == 0;
              variant++) {
             mlp_message why = {""};
-            dev_timing timing = make_timing(run);
+            dev_timing timing = bench_timing(run);
             mlpbwd_status status = peer_gemm_time(gemm, variant, tokens, &timing, &why);
-            json_t *times = timing_json(run, &timing, status, &why);
+            json_t *times = bench_timing_json(run, &timing, status, &why);
             progress(peer_gemm_name(gemm, variant), tokens, times);
             (void)json_object_set_new(json_object_get(row, "peers"), peer_gemm_name(gemm, variant), times);
         }
