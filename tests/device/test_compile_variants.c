@@ -17,7 +17,7 @@
 
 enum {
     LOCAL_LIMIT = 64,   /* bytes of local memory (spills and local arrays) that a thread may have */
-    OTHER_VARIANTS = 2, /* besides the default, of each kernel and role, taken at equal distances */
+    OTHER_VARIANTS = 1, /* besides the default, of each kernel and role, taken at equal distances */
     PROCESSES = 2
 };
 
