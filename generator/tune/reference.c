@@ -161,7 +161,7 @@ static mlpbwd_status token_rows(const inputs *in, reference *r, double *largest_
     return MLPBWD_OK;
 }
 
-/* grad_intermediate[T][columns] of the sampled intermediate columns, then those rows of grad_weight1 and grad_bias1. */
+/* grad_intermediate[T][columns] of the sampled intermediate columns, then those rows of grad_weight1. */
 static mlpbwd_status intermediate_columns(const inputs *in, reference *r, double *largest_gradient, mlp_message *why) {
     int64_t T = in->sizes.tokens, H = in->sizes.hidden_size, I = in->sizes.intermediate_size;
     reference_part *weight1 = &r->part[1];
@@ -179,8 +179,6 @@ static mlpbwd_status intermediate_columns(const inputs *in, reference *r, double
         parallel_for(T, derivative_row, &job);
         matrix64 left = transposed(dense(gradient, count)), hidden = whole(in->tensor[1], H);
         matrix64_multiply(count, H, T, &left, &hidden, weight1->values);
-        sum_job sums = {dense(gradient, count), T, &r->part[2]};
-        parallel_for(count, column_sum, &sums);
         *largest_gradient = fmax(*largest_gradient, largest_finite(gradient, T * count));
     } else {
         status =
@@ -190,6 +188,32 @@ static mlpbwd_status intermediate_columns(const inputs *in, reference *r, double
     free(columns);
     free(gradient);
     return status;
+}
+
+/* grad_bias1, every element: its relative error is one number for the whole vector, and a few dozen of its elements
+ * would estimate that too badly to judge by. Takes grad_intermediate a stripe of columns at a time. */
+static mlpbwd_status bias1(const inputs *in, reference *r, mlp_message *why) {
+    enum { STRIPE = 256 };
+    int64_t T = in->sizes.tokens, H = in->sizes.hidden_size, I = in->sizes.intermediate_size;
+    double *gradient = malloc((size_t)T * STRIPE * sizeof(double) + 1);
+    if (!gradient)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for %d columns of grad_intermediate in float64", STRIPE);
+    int64_t column[STRIPE];
+    matrix64 gradients = whole(in->tensor[0], H);
+    for (int64_t first = 0; first < I; first += STRIPE) {
+        int64_t count = I - first < STRIPE ? I - first : STRIPE;
+        for (int64_t c = 0; c < count; c++)
+            column[c] = first + c;
+        matrix64 weight2 = whole(in->tensor[4] + first, I);
+        matrix64_multiply(T, count, H, &gradients, &weight2, gradient);
+        derivative_job job = {in, r->activation, gradient, count, NULL, column};
+        parallel_for(T, derivative_row, &job);
+        reference_part stripe = {.values = r->part[2].values + first, .absolute = r->part[2].absolute + first};
+        sum_job sums = {dense(gradient, count), T, &stripe};
+        parallel_for(count, column_sum, &sums);
+    }
+    free(gradient);
+    return MLPBWD_OK;
 }
 
 static void weight2_and_bias2(const inputs *in, reference *r) {
@@ -222,6 +246,8 @@ static mlpbwd_status compute(const inputs *in, reference *r, mlp_message *why) {
     mlpbwd_status status = token_rows(in, r, &largest_gradient, why);
     if (status == MLPBWD_OK)
         status = intermediate_columns(in, r, &largest_gradient, why);
+    if (status == MLPBWD_OK)
+        status = bias1(in, r, why);
     if (status != MLPBWD_OK)
         return status;
     weight2_and_bias2(in, r);
@@ -244,12 +270,10 @@ mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples
     uint64_t state = seed;
     mlpbwd_status status = MLPBWD_OK;
     for (int output = 0; output < TENSOR_OUTPUTS && status == MLPBWD_OK; output++)
-        status = part_create(&out->part[output], output, false, &in->sizes, output == 4 ? 0 : samples, &state, why);
+        status = part_create(&out->part[output], output, false, &in->sizes,
+                             tensor_columns(TENSOR_INPUTS + output, &in->sizes) == 1 ? 0 : samples, &state, why);
     if (status == MLPBWD_OK && !out->complete)
         status = part_create(&out->part[5], 3, true, &in->sizes, samples, &state, why);
-    if (status == MLPBWD_OK) /* grad_bias1 is summed from the columns that grad_weight1 needs */
-        for (int64_t i = 0; i < out->part[2].count; i++)
-            out->part[2].index[i] = out->part[1].index[i];
     if (status == MLPBWD_OK)
         status = compute(in, out, why);
     if (status != MLPBWD_OK)
