@@ -7,8 +7,11 @@ ${gelu}
 /* C[M,N] = A * B on wgmma, 16-bit operands, fp32 sums. Operands lie in memory as 64 x 64 blocks of 8 KiB, each in the
  * 128-byte swizzle that wgmma reads (convert_blocked.cuh): one bulk copy brings blocks into a stage as they are, with
  * no tensor map, and the same copy serves as K-major and as MN-major operand. Persistent: warpgroup 0 loads, the others
- * multiply, 64 * TILES_M rows each; the loads of the next tile run under the epilogue. */
-constexpr int CONSUMERS = ${consumers}, TILES_M = ${tiles_m}, TILE_M = CONSUMERS * TILES_M * 64, TILE_N = ${tile_n};
+ * multiply, 64 * TILES_M rows each. Cooperative: both consumers work on one tile. Ping-pong: each has every other tile of
+ * the block, so that the epilogue of one runs under the main loop of the other. */
+constexpr int CONSUMERS = 2, TILES_M = ${tiles_m}, TILE_N = ${tile_n};
+constexpr bool PING_PONG = ${ping_pong};
+constexpr int TILE_M = (PING_PONG ? 1 : CONSUMERS) * TILES_M * 64;
 constexpr int STAGES = ${stages}, THREADS = 128 * (CONSUMERS + 1), BLOCK_BYTES = 8192;
 constexpr int A_BLOCKS = TILE_M / 64, B_BLOCKS = TILE_N / 64, STAGE_BYTES = (A_BLOCKS + B_BLOCKS) * BLOCK_BYTES;
 constexpr bool A_K_MAJOR = ${a_k_major};
@@ -25,6 +28,11 @@ struct Ring {
             stage = 0;
             phase ^= 1;
         }
+    }
+    __device__ __forceinline__ void skip(int steps) {
+        stage += steps;
+        phase ^= stage / STAGES & 1;
+        stage %= STAGES;
     }
 };
 
@@ -49,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wgmma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a,
                const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option,
                int group_m, int split_k) {
-    const i64 M = ${m}, N = ${n}, K = ${k};
+    const int M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     __shared__ Barriers barriers;
     const int warpgroup = threadIdx.x / 128;
@@ -57,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(full + stage * 8, 1);
-            mbarrier_init(empty + stage * 8, CONSUMERS * 4);
+            mbarrier_init(empty + stage * 8, PING_PONG ? 4 : CONSUMERS * 4);
         }
         mbarrier_init_fence();
     }
     __syncthreads();
 
     /* counts of blocks and tiles fit 32 bits: the launch's grid expression is refused when they do not */
-    const int blocks_m = (int)ceil_div(M, 64), blocks_n = (int)(N / 64), blocks_k = (int)ceil_div(K, 64);
+    const int blocks_m = (int)ceil_div(M, 64), blocks_n = N / 64, blocks_k = (int)ceil_div(K, 64);
     const int tiles_m = (int)ceil_div(M, TILE_M), tiles_n = (int)ceil_div(N, TILE_N), tiles = tiles_m * tiles_n;
     const int part = (int)ceil_div(blocks_k, split_k);
     Ring at = {0, 0};
@@ -95,15 +103,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     } else {
         registers_increase<${consumer_registers}>();
-        const int consumer = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        const int consumer = warpgroup - 1, rows_of = PING_PONG ? 0 : consumer * TILES_M, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
         const int exponent_a = exponent_in_force(scale_a, ${lowest_a}), exponent_b = exponent_in_force(scale_b, LOWEST_INPUT);
         const Factor unscale = make_factor(-(exponent_a + exponent_b));
+        int turn = 0;
         constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
         for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
             int tile_m, tile_n;
             raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
             const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
             const int steps = last_k - first_k;
+            if (PING_PONG && turn++ % CONSUMERS != consumer) { /* the other consumer's tile */
+                at.skip(steps);
+                continue;
+            }
             float sums[TILES_M][TILE_N / 2];
             if (steps == 0) {
 #pragma unroll
@@ -112,6 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     for (int e = 0; e < TILE_N / 2; ++e)
                         sums[i][e] = 0.0f;
             }
+            ${prefetch}
             u32 previous = 0;
 #pragma unroll 1
             for (int k = 0; k < steps; ++k) {
@@ -124,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     for (int i = 0; i < TILES_M; ++i)
                         wgmma_tile<!A_K_MAJOR>(
                             sums[i],
-                            matrix_descriptor(stage + (consumer * TILES_M + i) * BLOCK_BYTES + step * STEP_A, BLOCK_BYTES, 1024),
+                            matrix_descriptor(stage + (rows_of + i) * BLOCK_BYTES + step * STEP_A, BLOCK_BYTES, 1024),
                             matrix_descriptor(stage + A_BLOCKS * BLOCK_BYTES + step * 2048, BLOCK_BYTES, 1024), k + step > 0);
                 wgmma_commit();
                 wgmma_wait<1>(); /* the previous stage has been read */

@@ -5,10 +5,14 @@ local cuda = import "lib/cuda_text.lua"
 
 local CONSUMERS = 2
 
+local function tile_m(p)
+  return (p.ping_pong and 1 or CONSUMERS) * p.tiles_m * 64
+end
+
 -- the ring; in fc2_dgrad also a staging area of 16 rows x 40 a warp and column sums of four warps
 local function shared_bytes(c)
   local p = c.p
-  local ring = p.stages * (CONSUMERS * p.tiles_m * 64 + p.tile_n) * 128
+  local ring = p.stages * (tile_m(p) + p.tile_n) * 128
   local staging = roles[c.role].gelu and CONSUMERS * 4 * (16 * 40 + p.tile_n) * 4 or 0
   return ring + staging
 end
@@ -31,7 +35,7 @@ end
 
 local function tiles(c)
   local p, role = c.p, roles[c.role]
-  return ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, CONSUMERS * p.tiles_m * 64, role.n, p.tile_n)
+  return ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, tile_m(p), role.n, p.tile_n)
 end
 
 return {
@@ -45,7 +49,9 @@ return {
     return gemm.operands(c, "_blocks")
   end,
   params = {
-    { name = "tiles_m", doc = "64-row tiles a consumer warpgroup computes (a block has two consumers)", values = { 1, 2 }, default = 1 },
+    { name = "ping_pong", doc = "the two consumers work on tiles of their own, one's epilogue under the other's main loop",
+      values = { false, true }, default = false },
+    { name = "tiles_m", doc = "64-row tiles a consumer warpgroup computes", values = { 1, 2 }, default = 1 },
     { name = "tile_n", doc = "columns of C a block computes", values = { 128, 192, 256 }, default = 256 },
     { name = "stages", doc = "depth of the ring of operand blocks", values = { 3, 4, 5, 6 }, default = 4 },
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
@@ -53,8 +59,7 @@ return {
   },
   valid = function(c)
     local p = c.p
-    local most = roles[c.role].gelu and 128 or 192
-    if p.tiles_m * p.tile_n // 2 > most then
+    if p.tiles_m * p.tile_n // 2 > 192 then
       return false, "accumulators"
     end
     if shared_bytes(c) + 1024 > c.arch.limits.shared_bytes then
@@ -65,19 +70,19 @@ return {
   prune = function(c, problem)
     local p, role = c.p, roles[c.role]
     local m, n = problem[role.m], problem[role.n]
-    local tile_m = CONSUMERS * p.tiles_m * 64
-    local count = ((m + tile_m - 1) // tile_m) * ((n + p.tile_n - 1) // p.tile_n)
+    local height = tile_m(p)
+    local count = ((m + height - 1) // height) * ((n + p.tile_n - 1) // p.tile_n)
     local why = gemm.split_prune(c, problem, count)
     if why then
       return false, why
     end
-    if p.tiles_m == 2 and m <= 128 then
+    if height > 64 and height >= 2 * m then
       return false, "tile taller than the matrix"
     end
-    if p.group_m == 1 and m > 4 * tile_m then
+    if p.group_m == 1 and m > 4 * height then
       return false, "raster without groups"
     end
-    if p.group_m > 4 and (m + tile_m - 1) // tile_m <= p.group_m // 2 then
+    if p.group_m > 4 and (m + height - 1) // height <= p.group_m // 2 then
       return false, "group taller than the matrix"
     end
     return true
@@ -89,7 +94,8 @@ return {
       return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
     end, "work / tiles")
     values.ptx_sm90 = wgmma(c)
-    values.consumers, values.tiles_m, values.tile_n, values.stages = CONSUMERS, p.tiles_m, p.tile_n, p.stages
+    values.ping_pong, values.tiles_m, values.tile_n, values.stages = p.ping_pong, p.tiles_m, p.tile_n, p.stages
+    values.prefetch = roles[c.role].gelu and text "kernels/wgmma_gemm_prefetch.cu" or ""
     local many = p.tiles_m * p.tile_n // 2 > 128
     values.producer_registers, values.consumer_registers = many and 24 or 40, many and 240 or 232
     return fill(text "kernels/wgmma_gemm.cu", values)

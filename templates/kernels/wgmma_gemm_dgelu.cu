@@ -4,31 +4,24 @@
         constexpr int CHUNK = 32, PITCH = CHUNK + 8;
         const int exponent = attempt == 0 ? guess_intermediate(scale_a, scale_b, K)
                                           : exponent_in_force(scale_out, LOWEST_INTERMEDIATE);
-        if (attempt == 0 && work == 0 && threadIdx.x == 128)
+        if (attempt == 0 && work == 0 && threadIdx.x % 128 == 0)
             scale_out->guess = exponent;
         const float rescale = power_of_two(min(max(exponent - exponent_a - exponent_b, -126), 127));
         float *staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + (consumer * 4 + warp) * 16 * PITCH;
         float *column_staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + CONSUMERS * 4 * 16 * PITCH + consumer * 4 * TILE_N;
-        float largest = 0.0f, largest_before = 0.0f;
+        float largest = 0.0f;
         auto work_on = [&](auto form) {
 #pragma unroll
             for (int i = 0; i < TILES_M; ++i) {
-                const int block_row = tile_m * A_BLOCKS + consumer * TILES_M + i;
-                const int row_in_block = warp * 16 + lane / 8;
-                float4 next[4];
-                auto load = [&](int chunk) {
-                    const int column = tile_n * TILE_N + chunk * CHUNK + lane % 8 * 4;
-#pragma unroll
-                    for (int pass = 0; pass < 4; ++pass) {
-                        const i64 row = (i64)block_row * 64 + row_in_block + pass * 4;
-                        next[pass] = column < N && row < M
-                                         ? load_streaming((const float4 *)(intermediate + row * N + column))
-                                         : float4{0.0f, 0.0f, 0.0f, 0.0f};
-                    }
-                };
-                load(0);
+                const int block_row = tile_m * A_BLOCKS + rows_of + i;
+                const int rows_left = M - block_row * 64; /* may be negative */
+                const int row0 = warp * 16 + lane / 8, column0 = tile_n * TILE_N + lane % 8 * 4;
+                const float *in = intermediate + ((i64)block_row * 64 + row0) * N + column0;
+                char *out = (char *)grad_intermediate + (i64)block_row * blocks_n * BLOCK_BYTES + row0 * 128;
 #pragma unroll 1
                 for (int chunk = 0; chunk < TILE_N / CHUNK; ++chunk) {
+                    const int column = column0 + chunk * CHUNK;
+                    const bool column_inside = column < N && block_row < blocks_m;
                     __syncwarp();
 #pragma unroll
                     for (int c = 0; c < TILE_N / CHUNK; ++c)
@@ -40,36 +33,36 @@
                                     *(float2 *)(staging + (half * 8 + lane / 4) * PITCH + j * 8 + lane % 4 * 2) = {
                                         sums[i][(c * CHUNK / 8 + j) * 4 + half * 2], sums[i][(c * CHUNK / 8 + j) * 4 + half * 2 + 1]};
                     __syncwarp();
-                    const int column = tile_n * TILE_N + chunk * CHUNK + lane % 8 * 4;
-                    const bool column_inside = column < N;
-                    float4 before[4];
-#pragma unroll
-                    for (int pass = 0; pass < 4; ++pass)
-                        before[pass] = next[pass];
-                    if (chunk + 1 < TILE_N / CHUNK)
-                        load(chunk + 1);
                     float4 column_sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+                    for (int pair = 0; pair < 4; pair += 2) { /* two rows a lane at a time keep registers few */
+                        float4 before[2];
 #pragma unroll
-                    for (int pass = 0; pass < 4; ++pass) {
-                        const int row_local = lane / 8 + pass * 4, row_of_block = warp * 16 + row_local;
-                        const bool row_inside = (i64)block_row * 64 + row_of_block < M;
-                        const float4 x = *(const float4 *)(staging + row_local * PITCH + lane % 8 * 4);
-                        float4 y = {x.x * gelu_derivative<form.value>(before[pass].x), x.y * gelu_derivative<form.value>(before[pass].y),
-                                    x.z * gelu_derivative<form.value>(before[pass].z), x.w * gelu_derivative<form.value>(before[pass].w)};
-                        if (!row_inside) /* rows up to the end of the block are zero: they meet zero rows later */
-                            y = {0.0f, 0.0f, 0.0f, 0.0f};
-                        column_sums.x += y.x;
-                        column_sums.y += y.y;
-                        column_sums.z += y.z;
-                        column_sums.w += y.w;
-                        largest = fmaxf(fmaxf(fmaxf(fmaxf(largest, fabsf(y.x)), fabsf(y.y)), fabsf(y.z)), fabsf(y.w));
-                        if (largest > FLOAT_MAX) /* Inf must not count */
-                            largest = max_finite_abs(max_finite_abs(max_finite_abs(max_finite_abs(largest_before, y.x), y.y), y.z), y.w);
-                        largest_before = largest;
-                        if (column_inside && block_row < blocks_m)
-                            *(uint2 *)((char *)grad_intermediate + ((i64)block_row * blocks_n + column / 64) * BLOCK_BYTES +
-                                       row_of_block * 128 + ((column % 64 / 8 ^ (row_of_block & 7)) << 4) + column % 8 * 2) = {
-                                ${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
+                        for (int k = 0; k < 2; ++k)
+                            before[k] = column_inside && row0 + (pair + k) * 4 < rows_left
+                                            ? load_streaming((const float4 *)(in + (i64)(pair + k) * 4 * N + chunk * CHUNK))
+                                            : float4{0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+                        for (int k = 0; k < 2; ++k) {
+                            const int row = row0 + (pair + k) * 4;
+                            const float4 x = *(const float4 *)(staging + (lane / 8 + (pair + k) * 4) * PITCH + lane % 8 * 4);
+                            float4 y = {x.x * gelu_derivative<form.value>(before[k].x), x.y * gelu_derivative<form.value>(before[k].y),
+                                        x.z * gelu_derivative<form.value>(before[k].z), x.w * gelu_derivative<form.value>(before[k].w)};
+                            if (row >= rows_left) /* rows up to the end of the block are zero: they meet zero rows later */
+                                y = {0.0f, 0.0f, 0.0f, 0.0f};
+                            column_sums.x += y.x;
+                            column_sums.y += y.y;
+                            column_sums.z += y.z;
+                            column_sums.w += y.w;
+                            const float before_these = largest;
+                            largest = fmaxf(fmaxf(fmaxf(fmaxf(largest, fabsf(y.x)), fabsf(y.y)), fabsf(y.z)), fabsf(y.w));
+                            if (largest > FLOAT_MAX) /* Inf must not count */
+                                largest = max_finite_abs(max_finite_abs(max_finite_abs(max_finite_abs(before_these, y.x), y.y), y.z), y.w);
+                            if (column_inside)
+                                *(uint2 *)(out + column / 64 * BLOCK_BYTES + (pair + k) * 512 +
+                                           ((column % 64 / 8 ^ (row & 7)) << 4) + column % 8 * 2) = {
+                                    ${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
+                        }
                     }
 #pragma unroll
                     for (int step = 8; step < 32; step *= 2) {

@@ -5,13 +5,13 @@
         for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const i64 row = (i64)tile_m * TILE_M + (consumer * TILES_M + i) * 64 + warp * 16 + half * 8 + lane / 4;
+                const int row = tile_m * TILE_M + (rows_of + i) * 64 + warp * 16 + half * 8 + lane / 4;
                 if (row < M)
 #pragma unroll
                     for (int j = 0; j < TILE_N / 8; ++j) {
                         const int column = tile_n * TILE_N + j * 8 + lane % 4 * 2;
                         if (column < N) {
-                            float2 *place = (float2 *)(target + row * N + column);
+                            float2 *place = (float2 *)(target + (i64)row * N + column);
                             float2 value = {apply(sums[i][j * 4 + half * 2], unscale),
                                             apply(sums[i][j * 4 + half * 2 + 1], unscale)};
                             if (${accumulate_here}) {

@@ -72,7 +72,7 @@ function M.values(c, store, dgelu, part)
     values.epilogue_parameters = "float *out,"
     values.early_exit = ""
     values.epilogue = fill(text(store), {
-      store_target = parts > 1 and ("out + (%s) * M * N"):format(part) or "out",
+      store_target = parts > 1 and ("out + (i64)(%s) * M * N"):format(part) or "out",
       accumulate_here = parts > 1 and "false" or "option",
     })
   end
