@@ -30,7 +30,7 @@ static const char *buffer_name(int index) {
 
 static mlpbwd_status buffer_create(gate_arena *arena, int index, size_t size, mlp_message *why) {
     void *base = NULL;
-    mlpbwd_status status = dev_alloc(arena->context, size + 2 * CANARY, &base, why);
+    mlpbwd_status status = dev_alloc(arena->context, size + 2 * (size_t)CANARY, &base, why);
     if (status != MLPBWD_OK) {
         mlp_prefix(why, "%s, %zu bytes", buffer_name(index), size);
         return status;

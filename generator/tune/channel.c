@@ -99,7 +99,7 @@ static enum channel_result take_message(channel *c, channel_message *message) {
 
 enum channel_result channel_receive(channel *c, double seconds, const volatile int *interrupted,
                                     channel_message *message) {
-    *message = (channel_message){NULL};
+    *message = (channel_message){.json = NULL};
     double deadline = monotonic_seconds() + seconds;
     for (;;) {
         enum channel_result result = take_message(c, message);
@@ -124,7 +124,7 @@ enum channel_result channel_receive(channel *c, double seconds, const volatile i
 void channel_message_free(channel_message *message) {
     json_decref(message->json);
     free(message->bytes);
-    *message = (channel_message){NULL};
+    *message = (channel_message){.json = NULL};
 }
 
 void channel_close(channel *c) {

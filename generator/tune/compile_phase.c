@@ -136,7 +136,12 @@ mlpbwd_status compile_sources(sweep *s, const trial_list *lists, size_t list_cou
     phase p = {.s = s, .deadline = deadline};
     p.hashes = calloc(s->source_count + 1, sizeof *p.hashes);
     p.states = calloc(s->source_count + 1, sizeof(source_state *));
-    mlpbwd_status status = p.hashes && p.states ? MLPBWD_OK : sweep_no_memory(why);
+    if (!p.hashes || !p.states) {
+        free(p.hashes);
+        free(p.states);
+        return sweep_no_memory(why);
+    }
+    mlpbwd_status status = MLPBWD_OK;
     bool more = true;
     for (size_t i = 0; more && status == MLPBWD_OK; i++) {
         more = false;
@@ -151,7 +156,7 @@ mlpbwd_status compile_sources(sweep *s, const trial_list *lists, size_t list_cou
     json_object_foreach(s->sources, hash, index) if (status == MLPBWD_OK) status = enqueue(&p, hash, why);
     if (status == MLPBWD_OK && p.count > 0)
         status = run_pool(&p, why);
-    for (size_t i = 0; p.states && i < p.count; i++)
+    for (size_t i = 0; i < p.count; i++)
         p.states[i]->queued = false;
     free(p.hashes);
     free(p.states);

@@ -18,7 +18,9 @@ typedef struct product {
 double matrix64_at(const matrix64 *m, int64_t row, int64_t column) {
     int64_t at =
         (m->rows ? m->rows[row] : row) * m->row_stride + (m->columns ? m->columns[column] : column) * m->column_stride;
-    return m->real ? m->real[at] : (double)m->single[at];
+    if (m->single)
+        return (double)m->single[at];
+    return m->real ? m->real[at] : 0;
 }
 
 static inline __attribute__((always_inline)) void tile_body(int64_t k, const double *a, const double *b, double *c) {

@@ -32,9 +32,9 @@ static void stop(remote *r) {
 
 /* Sends a request that has no candidate in it and waits for its answer. */
 static mlpbwd_status ask(remote *r, json_t *request, double seconds, channel_message *answer, mlp_message *why) {
-    char how[100];
+    char how[100] = "";
     enum channel_result got = CHANNEL_CLOSED;
-    *answer = (channel_message){NULL};
+    *answer = (channel_message){.json = NULL};
     if (channel_send(&r->child.channel, request, NULL, 0))
         got = channel_receive(&r->child.channel, seconds, r->options->interrupted, answer);
     if (got == CHANNEL_MESSAGE) {
@@ -164,7 +164,7 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
                   "gate_small", request->gate_small, "gate_real", request->gate_real, "repetitions",
                   request->repetitions, "warmup", request->warmup, "best_us", request->best_us);
     enum channel_result got = CHANNEL_CLOSED;
-    channel_message answer = {NULL};
+    channel_message answer = {.json = NULL};
     if (channel_send(&r->child.channel, message, NULL, 0))
         got = channel_receive(&r->child.channel, request->limit_seconds, r->options->interrupted, &answer);
     char how[100];

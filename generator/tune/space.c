@@ -161,7 +161,7 @@ static mlpbwd_status get_variant(sweep *s, const slot_of *where, json_t *paramet
         return MLPBWD_OK;
     }
     variant *v = calloc(1, sizeof *v);
-    variant **more = realloc(s->variants, (s->variant_count + 1) * sizeof *more);
+    variant **more = realloc(s->variants, (s->variant_count + 1) * sizeof(variant *));
     if (more)
         s->variants = more;
     if (!v || !more) {

@@ -151,7 +151,9 @@ static int by_tokens(const void *a, const void *b) {
 static mlpbwd_status tune_all(sweep *s, int64_t *tokens, trial_list *lists, mlp_message *why) {
     size_t count = s->options.token_count;
     bool *tuned = calloc(count + 1, sizeof *tuned);
-    mlpbwd_status status = tuned ? MLPBWD_OK : sweep_no_memory(why);
+    if (!tuned)
+        return sweep_no_memory(why);
+    mlpbwd_status status = MLPBWD_OK;
     bool all = true;
     for (size_t i = 0; i < count && status == MLPBWD_OK; i++) {
         status = winner_stored(s, tokens[i], &tuned[i], why);
@@ -214,8 +216,10 @@ static mlpbwd_status run(sweep *s, mlp_message *why) {
     size_t count = s->options.token_count;
     int64_t *tokens = calloc(count + 1, sizeof *tokens);
     trial_list *lists = calloc(count + 1, sizeof *lists);
-    mlpbwd_status status = tokens && lists ? MLPBWD_OK : sweep_no_memory(why);
-    if (status == MLPBWD_OK) {
+    mlpbwd_status status = MLPBWD_OK;
+    if (!tokens || !lists) {
+        status = sweep_no_memory(why);
+    } else {
         if (count > 0)
             memcpy(tokens, s->options.tokens, count * sizeof *tokens);
         qsort(tokens, count, sizeof *tokens, by_tokens);

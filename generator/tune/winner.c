@@ -9,34 +9,37 @@ static int64_t token_limit(const json_t *plan, const char *which, int64_t otherw
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
-static mlpbwd_status put_plan(sweep *s, db_plan_row *row, const json_t *plan, const json_t *measurement,
+static mlpbwd_status put_row(sweep *s, const db_plan_row *row, const json_t *plan, mlp_message *why) {
+    mlpbwd_status status = db_begin(s->database, why);
+    if (status == MLPBWD_OK)
+        status = compile_store_sources(s, plan, why);
+    if (status == MLPBWD_OK)
+        status = db_put_plan(s->database, row, why);
+    if (status == MLPBWD_OK)
+        return db_commit(s->database, why);
+    db_rollback(s->database);
+    return status;
+}
+
+/* partial: device, problem and median; the rest is the plan's. */
+static mlpbwd_status put_plan(sweep *s, const db_plan_row *partial, const json_t *plan, const json_t *measurement,
                               mlp_message *why) {
     char date[DATE_CAPACITY];
     sweep_date(date);
     char *text = json_dumps(plan, JSON_COMPACT), *parameters = sweep_canonical(json_object_get(plan, "parameters"));
     char *measured = measurement ? sweep_canonical(measurement) : strdup("");
-    mlpbwd_status status = text && parameters && measured ? MLPBWD_OK : sweep_no_memory(why);
-    if (status == MLPBWD_OK)
-        status = db_begin(s->database, why);
-    if (status == MLPBWD_OK) {
-        row->arch = s->arch;
-        row->accuracy = s->options.accuracy;
-        row->min_tokens = token_limit(plan, "min", 1);
-        row->max_tokens = token_limit(plan, "max", 2147483647);
-        row->pipeline = json_string_value(json_object_get(plan, "pipeline"));
-        row->parameters = parameters;
-        row->plan = text;
-        row->measurement = measured;
-        row->origin = "tune";
-        row->date = date;
-        status = compile_store_sources(s, plan, why);
-        if (status == MLPBWD_OK)
-            status = db_put_plan(s->database, row, why);
-        if (status == MLPBWD_OK)
-            status = db_commit(s->database, why);
-        else
-            db_rollback(s->database);
-    }
+    db_plan_row row = *partial;
+    row.arch = s->arch;
+    row.accuracy = s->options.accuracy;
+    row.min_tokens = token_limit(plan, "min", 1);
+    row.max_tokens = token_limit(plan, "max", 2147483647);
+    row.pipeline = json_string_value(json_object_get(plan, "pipeline"));
+    row.parameters = parameters;
+    row.plan = text;
+    row.measurement = measured;
+    row.origin = "tune";
+    row.date = date;
+    mlpbwd_status status = text && parameters && measured ? put_row(s, &row, plan, why) : sweep_no_memory(why);
     free(text);
     free(parameters);
     free(measured);

@@ -75,9 +75,11 @@ static mlpbwd_status find_blob(void *user, const char *hash, void **bytes, size_
 
 static mlpbwd_status keep_blob(worker *w, channel_message *message, mlp_message *why) {
     const char *hash = json_string_value(json_object_get(message->json, "hash"));
+    if (!hash || !message->bytes)
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "the tuner sent machine code without its hash");
     struct code *more = realloc(w->codes, (w->code_count + 1) * sizeof *more);
-    if (!hash || !message->bytes || !more)
-        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "machine code could not be kept");
+    if (!more)
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory to keep machine code");
     w->codes = more;
     w->codes[w->code_count] = (struct code){message->bytes, message->size};
     message->bytes = NULL; /* ours now */

@@ -340,14 +340,14 @@ static void zero_stays_zero(void **state) {
     for (int64_t t = 0; t < 64; t++)
         in.tensor[0][t * 64 + 7] = 0; /* grad_weight2's row 7 has a factor of zeros */
     require(reference_create(&in, 0, 0, 1, &expected, &why), &why);
-    float *weight2 = test_alloc(64 * 64 * sizeof(float));
+    float *weight2 = test_alloc(sizeof(float) * 64 * 64);
     const float *outputs[TENSOR_OUTPUTS] = {NULL, NULL, NULL, weight2, NULL};
     for (int i = 0; i < 64 * 64; i++)
         weight2[i] = (float)expected.part[3].values[i];
     gate_errors errors;
     gate_compare(&expected, MLPBWD_ACCURACY_BF16, outputs, NULL, &errors);
     assert_passes(&errors);
-    weight2[7 * 64 + 3] = 1e-30F;
+    weight2[451] = 1e-30F;
     gate_compare(&expected, MLPBWD_ACCURACY_BF16, outputs, NULL, &errors);
     assert_refused(&errors, "row 7 is not zero");
     free(weight2);
@@ -362,20 +362,20 @@ static void not_finite_where_float64_is_not(void **state) {
     reference expected;
     mlp_message why = {""};
     require(inputs_create(&sizes, 3, &in, &why), &why);
-    in.tensor[0][5 * 64] = INFINITY; /* token 5 */
+    in.tensor[0][320] = INFINITY; /* token 5 */
     require(reference_create(&in, 0, 0, 1, &expected, &why), &why);
-    float *hidden = test_alloc(64 * 64 * sizeof(float));
+    float *hidden = test_alloc(sizeof(float) * 64 * 64);
     const float *outputs[TENSOR_OUTPUTS] = {hidden, NULL, NULL, NULL, NULL};
     for (int i = 0; i < 64 * 64; i++)
         hidden[i] = (float)expected.part[0].values[i];
     gate_errors errors;
     gate_compare(&expected, MLPBWD_ACCURACY_TF32, outputs, NULL, &errors);
     assert_passes(&errors);
-    hidden[5 * 64 + 1] = 1;
+    hidden[321] = 1;
     gate_compare(&expected, MLPBWD_ACCURACY_TF32, outputs, NULL, &errors);
     assert_refused(&errors, "grad_hidden_states[5,1] is 1, expected a value that is not finite");
-    hidden[5 * 64 + 1] = -INFINITY;
-    hidden[6 * 64 + 1] = NAN;
+    hidden[321] = -INFINITY;
+    hidden[385] = NAN;
     gate_compare(&expected, MLPBWD_ACCURACY_TF32, outputs, NULL, &errors);
     assert_refused(&errors, "grad_hidden_states[6,1] is");
     free(hidden);
