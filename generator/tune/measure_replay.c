@@ -93,6 +93,15 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
     *result = (measure_result){.outcome = "ok", .protocol = "replay of recorded times"};
     r->clock += json_number_value(json_object_get(r->recording, "seconds_each"));
     double sum = 0;
+    const char *bad = json_string_value(json_object_get(r->recording, "wrong_at_size"));
+    char *text = bad && request->gate_real ? json_dumps(request->parameters, JSON_COMPACT) : NULL;
+    if (text && strstr(text, bad)) {
+        result->outcome = "wrong";
+        snprintf(result->reason, sizeof result->reason, "the kernel %s is wrong at the tuned size", bad);
+    }
+    free(text);
+    if (strcmp(result->outcome, "ok") != 0)
+        return MLPBWD_OK;
     if (request->slot)
         look_up(r, request->slot, request->parameters, request->tokens, &sum, result);
     else

@@ -32,7 +32,8 @@ typedef struct reference {
 
 /* samples: how many rows (or columns) of each matrix at most, one at random from each of that many equal stripes, the
  * first and the last row among them; 0: all. The biases are always complete. The cost is about T*H*I +
- * samples * 2 * (H*I + 2*T*H + T*I) multiply-adds on all processors. The inputs are only read. On failure (OUT_OF_MEMORY) *out needs no freeing. */
+ * samples * 2 * (H*I + 2*T*H + T*I) multiply-adds on all processors. The inputs are only read. On failure
+ * (OUT_OF_MEMORY) *out needs no freeing. */
 mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples, uint64_t seed, reference *out,
                                mlp_message *why);
 void reference_free(reference *r); /* {0} is harmless */

@@ -125,6 +125,30 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
     return status;
 }
 
+mlpbwd_status search_recheck(sweep *s, int64_t tokens, trial *t, double base_us, mlp_message *why) {
+    record_key key = key_of(t, tokens);
+    measure_request request = {.tokens = tokens,
+                               .plan = t->v->plan,
+                               .slot = t->v->slot,
+                               .parameters = t->v->parameters,
+                               .gate_real = true,
+                               .limit_seconds = search_limit(s, base_us)};
+    measure_result *result = calloc(1, sizeof *result);
+    if (!result)
+        return sweep_no_memory(why);
+    mlpbwd_status status = record_in_flight(s, &key, why);
+    if (status == MLPBWD_OK)
+        status = s->measurer.measure(s->measurer.self, &request, result, why);
+    if (status == MLPBWD_OK && (result->interrupted || strcmp(result->outcome, "ok") == 0))
+        status = record_put(s, &key, t->outcome, t->reason, t->median, t->measurement, why); /* as it was */
+    else if (status == MLPBWD_OK)
+        status = settle_and_record(s, tokens, t, result->outcome, result->reason, -1,
+                                   record_measurement(s, t->v->signature, result), why);
+    measure_result_free(result);
+    free(result);
+    return status;
+}
+
 static bool in_shard(const sweep *s, const variant *v) {
     int count = s->options.shard_count;
     return count <= 1 || v->is_default || v->order % (uint64_t)count == (uint64_t)(s->options.shard - 1);

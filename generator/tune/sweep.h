@@ -153,13 +153,16 @@ const char *plausible_reason(const sweep *s, const char *role, const json_t *pla
 mlpbwd_status search_slots(sweep *s, int64_t tokens, trial_list *list, double base_us, double deadline,
                            mlp_message *why);
 double search_limit(const sweep *s, double pass_us);
+/* Checks a timed variant at the tuned T, which search_slots leaves to the finals; its row changes if it fails. */
+mlpbwd_status search_recheck(sweep *s, int64_t tokens, trial *t, double base_us, mlp_message *why);
 /* True when every trial has an outcome (or belongs to another shard and has none yet: then false). */
 bool search_complete(const trial_list *list);
 
 /* The default pass: checked and timed. *us < 0 when it failed. */
 mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *why);
-mlpbwd_status finals_run(sweep *s, int64_t tokens, const trial_list *list, double default_us, double deadline,
-                         bool complete, mlp_message *why);
+/* list: a variant that proves wrong at these tokens is marked so. */
+mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double default_us, double deadline, bool complete,
+                         mlp_message *why);
 /* ---- winner.c ---- */
 /* The winner of a finished sweep under these templates and options goes into the summary; none: *found = false. */
 mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *why);

@@ -218,6 +218,27 @@ static void a_failing_candidate_is_left_out_and_named(void **state) {
     json_decref(summary);
 }
 
+/* Right at small shapes and timed well, but every pass it takes part in is wrong at the tuned T. */
+static void what_fails_only_at_the_tuned_size_is_found_out(void **state) {
+    json_t *json = recording();
+    json_object_set_new(json, "wrong_at_size", json_string("first_other"));
+    tune_options options = options_for(state, json);
+    options.tokens = &both[1];
+    options.token_count = 1;
+    json_t *summary = run(&options);
+    assert_winner(summary, 64, "direct", 140, 200,
+                  "{\"first\":" SLOT("first_plain", 4, 1) ",\"second\":" SLOT("second", 1, 1) "}");
+    bool named = false;
+    for (size_t i = 0; i < json_array_size(json_object_get(summary, "failed")); i++) {
+        const json_t *entry = json_array_get(json_object_get(summary, "failed"), i);
+        named = named || (strcmp(text(entry, "kernel"), "first_other") == 0 &&
+                          strcmp(text(entry, "parameters"), "{\"tile\":1,\"unroll\":2}") == 0 &&
+                          strcmp(text(entry, "outcome"), "wrong") == 0);
+    }
+    assert_true(named);
+    json_decref(summary);
+}
+
 static void impossible_times_are_refused(void **state) {
     json_t *json = recording();
     set_time(json, "first/first_other/{\"tile\":1,\"unroll\":2}/64", json_real(0.12)); /* 0.131 us of arithmetic */
@@ -363,6 +384,7 @@ int main(void) {
                                        TEST(close_times_are_decided_by_the_default),
                                        TEST(the_default_is_always_in_the_final),
                                        TEST(a_failing_candidate_is_left_out_and_named),
+                                       TEST(what_fails_only_at_the_tuned_size_is_found_out),
                                        TEST(impossible_times_are_refused),
                                        TEST(a_budget_ends_the_sweep_and_the_next_goes_on),
                                        TEST(shards_together_are_the_whole),
