@@ -11,4 +11,5 @@ return {
     -- two 512-bit fused multiply-adds a clock, the most that any processor of today has
     rates = { tf32 = 64, fp32 = 64, bf16 = 64 },
     memory_bandwidth = 0,
+    units = 0,
 }

@@ -20,4 +20,5 @@ return {
     },
     -- HGX B200 datasheet: up to 8 TB/s a GPU
     memory_bandwidth = 8000e9,
+    units = 148, -- as in the rates above: what CUDA reports for a B200
 }

@@ -5,7 +5,7 @@ return {
     compiler = "nvrtc",
     target = "sm_103a",
     -- Same tensor cores for 16-bit types, same shared memory and same HBM3e bandwidth (8 TB/s) as its parent:
-    -- DGX B300 datasheet, CUDA C++ Programming Guide (10.3).
+    -- DGX B300 datasheet, CUDA C++ Programming Guide (10.3). As many multiprocessors are in use (148).
     parent = "sm_100a",
     compute_capability = 103,
     ship = true,

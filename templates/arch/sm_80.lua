@@ -22,4 +22,5 @@ return {
     },
     -- A100 80GB SXM datasheet, the fastest card of this generation
     memory_bandwidth = 2039e9,
+    units = 108, -- A100 datasheet (A30: 56)
 }

@@ -22,4 +22,5 @@ return {
     },
     -- H200 SXM datasheet (H100 SXM: 3.35e12)
     memory_bandwidth = 4800e9,
+    units = 132, -- H100 SXM and H200 SXM datasheets (H100 PCIe: 114)
 }

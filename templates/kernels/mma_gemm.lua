@@ -67,6 +67,9 @@ return {
   end,
   prune = function(c, problem)
     local p, role = c.p, roles[c.role]
+    if c.arch.features.wgmma then
+      return false, "wgmma was faster at every T (bench/notes.md)"
+    end
     local m, n = problem[role.m], problem[role.n]
     local blocks = ((m + p.tile_m - 1) // p.tile_m) * ((n + p.tile_n - 1) // p.tile_n)
     if p.tile_m > 64 and p.tile_m >= 2 * m then

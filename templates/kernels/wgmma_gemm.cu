@@ -38,7 +38,22 @@ struct Ring {
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-/* among the warps of one consumer; the compiler wants the barrier's number as a constant */
+/* Ping-pong turns: a consumer starts its main loop when the other has waited for its last stage. Without that order the
+ * parity of a stage's barrier could be that of an earlier round. The barrier's number must be a constant. */
+__device__ __forceinline__ void wait_for_turn(int consumer) {
+    if (consumer == 0)
+        named_barrier<4, 256>();
+    else
+        named_barrier<5, 256>();
+}
+__device__ __forceinline__ void give_turn(int consumer) { /* to the other one */
+    if (consumer == 0)
+        named_barrier_arrive<5, 256>();
+    else
+        named_barrier_arrive<4, 256>();
+}
+
+/* among the warps of one consumer */
 __device__ __forceinline__ void consumer_barrier(int consumer) {
     if (consumer == 0)
         named_barrier<1, 128>();
@@ -107,6 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int exponent_a = exponent_in_force(scale_a, ${lowest_a}), exponent_b = exponent_in_force(scale_b, LOWEST_INPUT);
         const Factor unscale = make_factor(-(exponent_a + exponent_b));
         int turn = 0;
+        if (PING_PONG && consumer == 1)
+            give_turn(consumer); /* the first tile is the other's */
         constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
         for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
             int tile_m, tile_n;
@@ -126,6 +143,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                         sums[i][e] = 0.0f;
             }
             ${prefetch}
+            if (PING_PONG)
+                wait_for_turn(consumer);
             u32 previous = 0;
 #pragma unroll 1
             for (int k = 0; k < steps; ++k) {
@@ -147,6 +166,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 previous = empty + at.stage * 8;
                 at.next();
             }
+            if (PING_PONG && work + (int)gridDim.x < tiles * split_k)
+                give_turn(consumer);
             wgmma_wait<0>();
             if (steps > 0 && lane == 0)
                 mbarrier_arrive(previous);

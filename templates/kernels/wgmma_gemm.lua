@@ -79,6 +79,10 @@ return {
     if height > 64 and height >= 2 * m then
       return false, "tile taller than the matrix"
     end
+    local deeper = { role = c.role, p = { ping_pong = p.ping_pong, tiles_m = p.tiles_m, tile_n = p.tile_n, stages = p.stages + 2 } }
+    if p.stages + 2 <= 6 and shared_bytes(deeper) + 1024 <= c.arch.limits.shared_bytes then
+      return false, "ring far less deep than fits"
+    end
     if p.group_m == 1 and m > 4 * height then
       return false, "raster without groups"
     end
@@ -91,7 +95,7 @@ return {
   source = function(c)
     local p = c.p
     local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
-      return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
+      return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], batch = p.tiles_m * p.tile_n > 256 and 2 or 4 })
     end, "work / tiles")
     values.ptx_sm90 = wgmma(c)
     values.ping_pong, values.tiles_m, values.tile_n, values.stages = p.ping_pong, p.tiles_m, p.tile_n, p.stages

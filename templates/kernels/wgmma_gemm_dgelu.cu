@@ -2,6 +2,7 @@
  * magnitude. A warp moves 16 rows x 32 columns at a time through shared memory, so that one rolled loop does the work
  * with whole 128-byte rows. The sums stay in the operands' scaled units until they leave. */
         constexpr int CHUNK = 32, PITCH = CHUNK + 8;
+        constexpr int BATCH = ${batch}; /* rows a lane has in flight: more hides latency, fewer saves registers */
         const int exponent = attempt == 0 ? guess_intermediate(scale_a, scale_b, K)
                                           : exponent_in_force(scale_out, LOWEST_INTERMEDIATE);
         if (attempt == 0 && work == 0 && threadIdx.x % 128 == 0)
@@ -35,17 +36,17 @@
                     __syncwarp();
                     float4 column_sums = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
-                    for (int pair = 0; pair < 4; pair += 2) { /* two rows a lane at a time keep registers few */
-                        float4 before[2];
+                    for (int first = 0; first < 4; first += BATCH) {
+                        float4 before[BATCH];
 #pragma unroll
-                        for (int k = 0; k < 2; ++k)
-                            before[k] = column_inside && row0 + (pair + k) * 4 < rows_left
-                                            ? load_streaming((const float4 *)(in + (i64)(pair + k) * 4 * N + chunk * CHUNK))
+                        for (int k = 0; k < BATCH; ++k)
+                            before[k] = column_inside && row0 + (first + k) * 4 < rows_left
+                                            ? load_streaming((const float4 *)(in + (i64)(first + k) * 4 * N + chunk * CHUNK))
                                             : float4{0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-                        for (int k = 0; k < 2; ++k) {
-                            const int row = row0 + (pair + k) * 4;
-                            const float4 x = *(const float4 *)(staging + (lane / 8 + (pair + k) * 4) * PITCH + lane % 8 * 4);
+                        for (int k = 0; k < BATCH; ++k) {
+                            const int row = row0 + (first + k) * 4;
+                            const float4 x = *(const float4 *)(staging + (lane / 8 + (first + k) * 4) * PITCH + lane % 8 * 4);
                             float4 y = {x.x * gelu_derivative<form.value>(before[k].x), x.y * gelu_derivative<form.value>(before[k].y),
                                         x.z * gelu_derivative<form.value>(before[k].z), x.w * gelu_derivative<form.value>(before[k].w)};
                             if (row >= rows_left) /* rows up to the end of the block are zero: they meet zero rows later */
@@ -59,7 +60,7 @@
                             if (largest > FLOAT_MAX) /* Inf must not count */
                                 largest = max_finite_abs(max_finite_abs(max_finite_abs(max_finite_abs(before_these, y.x), y.y), y.z), y.w);
                             if (column_inside)
-                                *(uint2 *)(out + column / 64 * BLOCK_BYTES + (pair + k) * 512 +
+                                *(uint2 *)(out + column / 64 * BLOCK_BYTES + (first + k) * 512 +
                                            ((column % 64 / 8 ^ (row & 7)) << 4) + column % 8 * 2) = {
                                     ${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
                         }

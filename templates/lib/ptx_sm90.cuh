@@ -44,6 +44,9 @@ template <int REGISTERS> __device__ __forceinline__ void registers_increase() {
 template <int ID, int THREADS> __device__ __forceinline__ void named_barrier() {
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
+template <int ID, int THREADS> __device__ __forceinline__ void named_barrier_arrive() {
+    asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
+}
 /* 9.7.15.7 wgmma ordering */
 __device__ __forceinline__ void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
