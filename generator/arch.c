@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ static const field_rule arch_rules[] = {
     {"limits", FIELD_TABLE},
     {"rates", FIELD_TABLE},
     {"memory_bandwidth", FIELD_NUMBER},
+    {"units", FIELD_INTEGER},
 };
 static const field_rule limit_rules[] = {
     {"shared_bytes", FIELD_INTEGER | FIELD_REQUIRED},
@@ -63,6 +65,8 @@ static mlpbwd_status load_arch(gen *generator, const char *path, const char *nam
     return status;
 }
 
+static const char *const inherited_numbers[] = {"memory_bandwidth", "units"};
+
 /* Own fields over the parent's; the parent is resolved first. depth bounds a chain that bites its tail. */
 static mlpbwd_status inherit(gen *generator, const char *name, size_t depth, mlp_message *why) {
     static const char *const tables[] = {"features", "limits", "rates"};
@@ -97,9 +101,11 @@ static mlpbwd_status inherit(gen *generator, const char *name, size_t depth, mlp
         }
         failed |= json_object_set_new(fields, tables[i], merged);
     }
-    json_t *bandwidth = json_object_get(from, "memory_bandwidth");
-    if (bandwidth && !json_object_get(fields, "memory_bandwidth")) {
-        failed |= json_object_set(fields, "memory_bandwidth", bandwidth);
+    for (size_t i = 0; i < sizeof inherited_numbers / sizeof *inherited_numbers; i++) {
+        json_t *number = json_object_get(from, inherited_numbers[i]);
+        if (number && !json_object_get(fields, inherited_numbers[i])) {
+            failed |= json_object_set(fields, inherited_numbers[i], number);
+        }
     }
     failed |= json_object_set_new(fields, "resolved", json_true());
     return failed ? mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "arch/%s.lua: out of memory", name) : MLPBWD_OK;
@@ -116,10 +122,21 @@ static mlpbwd_status check_resolved(const char *name, json_t *fields, mlp_messag
         status = values_check(json_object_get(fields, "rates"), label, rate_rules,
                               sizeof rate_rules / sizeof *rate_rules, why);
     }
-    if (status == MLPBWD_OK && !json_object_get(fields, "memory_bandwidth")) {
-        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "arch/%s.lua: field 'memory_bandwidth' is missing", name);
+    for (size_t i = 0; i < sizeof inherited_numbers / sizeof *inherited_numbers && status == MLPBWD_OK; i++) {
+        if (!json_object_get(fields, inherited_numbers[i])) {
+            status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "arch/%s.lua: field '%s' is missing", name,
+                              inherited_numbers[i]);
+        }
     }
     bool host = strcmp(json_string_value(json_object_get(fields, "backend")), "host") == 0;
+    json_int_t units = json_integer_value(json_object_get(fields, "units"));
+    if (status == MLPBWD_OK && (units < (host ? 0 : 1) || units > INT_MAX)) {
+        status =
+            mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                     "arch/%s.lua: units is %lld; it must be a number of multiprocessors, or 0 for \"those of this "
+                     "machine\" on a host",
+                     name, (long long)units);
+    }
     if (status == MLPBWD_OK && host && !json_object_get(json_object_get(fields, "limits"), "vector_bytes")) {
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "arch/%s.lua: limits: field 'vector_bytes' is missing", name);
     }

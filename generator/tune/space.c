@@ -243,7 +243,7 @@ static mlpbwd_status collect(collection *c, variant *v, int group, mlp_message *
 }
 
 static gen_problem problem_at(const sweep *s, int64_t tokens) {
-    return (gen_problem){tokens, s->options.hidden_size, s->options.intermediate_size, s->measurer.device.units};
+    return (gen_problem){tokens, s->options.hidden_size, s->options.intermediate_size, s->units};
 }
 
 /* Pseudo-random order of variants that are not plans yet, so that those left out cost no plan. */

@@ -62,6 +62,7 @@ typedef struct sweep {
     char compiler[16], compiler_target[64], compiler_version[64]; /* of the arch file */
     char arch[32];
     int compute_capability;        /* of the arch file */
+    int units;                     /* of the device; without one, of the arch file or this machine: never 0 */
     double rate, memory_bandwidth; /* of the arch file: flop per clock and unit in this class; bytes/s; 0 unknown */
     variant **variants;
     size_t variant_count;

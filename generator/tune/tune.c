@@ -71,6 +71,9 @@ static mlpbwd_status settle_arch(sweep *s, mlp_message *why) {
         snprintf(s->compiler, sizeof s->compiler, "%s", text_of(arch, "compiler"));
         snprintf(s->compiler_target, sizeof s->compiler_target, "%s", text_of(arch, "target"));
         s->compute_capability = (int)json_integer_value(json_object_get(arch, "compute_capability"));
+        s->units = s->has_measurer ? device->units : (int)json_integer_value(json_object_get(arch, "units"));
+        if (s->units < 1)
+            s->units = parallel_threads();
         s->rate = json_number_value(json_object_get(json_object_get(arch, "rates"), rates[s->options.accuracy]));
         s->memory_bandwidth = json_number_value(json_object_get(arch, "memory_bandwidth"));
         s->target = (gen_target){s->arch, s->options.accuracy};

@@ -17,7 +17,8 @@ static const char arch[] =
     "return { name = 'test', doc = 'd', backend = 'host', compiler = 'cc', target = 'generic', compute_capability = "
     "0,\n"
     "  ship = false, features = { base = true }, limits = { shared_bytes = 1, registers_per_thread = 2,\n"
-    "  threads_per_block = 64, vector_bytes = 16 }, rates = { tf32 = 1, fp32 = 1, bf16 = 1 }, memory_bandwidth = 0 }\n";
+    "  threads_per_block = 64, vector_bytes = 16 }, rates = { tf32 = 1, fp32 = 1, bf16 = 1 }, memory_bandwidth = 0,\n"
+    "  units = 0 }\n";
 static const char producer[] =
     "return { name = 'producer', doc = 'd', roles = { 'fc2_dgrad' }, needs = { 'base' }, accuracies = { 'tf32' },\n"
     "  operands = function() return { { name = 'from', access = 'in' }, { name = 'to', access = 'out' } } end,\n"

@@ -322,6 +322,20 @@ static void tune_then_exchange(void **state) {
                "--exact"));
 }
 
+/* No device is asked: the architecture's file says how many units its part has, a host's "those of this machine". */
+static void compile_without_a_device(void **state) {
+    (void)state;
+    const char *database = path_in(folder, "compiled.sqlite");
+    json_t *summary = answer(0, RUN(NULL, "compile", "--arch", "generic", "--db", database, "--tokens", "64", SMALL,
+                                    "--accuracy", "fp32", "--json"));
+    assert_true(json_integer_value(json_object_get(json_object_get(summary, "candidates"), "compiled")) > 0);
+    assert_int_equal(json_array_size(json_object_get(summary, "failed")), 0);
+    json_decref(summary);
+    json_t *rows = answer(0, RUN(NULL, "db", "list", "--db", database, "--candidates", "--json"));
+    assert_true(json_array_size(json_object_get(rows, "rows")) > 0);
+    json_decref(rows);
+}
+
 static void bad_files(void **state) {
     (void)state;
     const char *garbage = path_in(folder, "garbage");
@@ -341,10 +355,15 @@ static void bad_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ship_repeats_itself),  cmocka_unit_test(query_answers),
-        cmocka_unit_test(hostile_surroundings), cmocka_unit_test(verify_accepts_and_refuses),
-        cmocka_unit_test(interruption),         cmocka_unit_test(bench_measures),
-        cmocka_unit_test(tune_then_exchange),   cmocka_unit_test(bad_files),
+        cmocka_unit_test(ship_repeats_itself),
+        cmocka_unit_test(query_answers),
+        cmocka_unit_test(hostile_surroundings),
+        cmocka_unit_test(verify_accepts_and_refuses),
+        cmocka_unit_test(interruption),
+        cmocka_unit_test(bench_measures),
+        cmocka_unit_test(tune_then_exchange),
+        cmocka_unit_test(compile_without_a_device),
+        cmocka_unit_test(bad_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -330,6 +330,10 @@ static void test_archs(void **state) {
                      227 << 10);
     const json_t *any = json_object_get(archs, "compute_80");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(any, "limits"), "shared_bytes")), 99 << 10);
+    /* datasheets: A100 108, H100 and H200 SXM 132, B200 148 multiprocessors */
+    assert_int_equal(json_integer_value(json_object_get(any, "units")), 108);
+    assert_int_equal(json_integer_value(json_object_get(hopper, "units")), 132);
+    assert_int_equal(json_integer_value(json_object_get(blackwell, "units")), 148);
     json_decref(archs);
 }
 

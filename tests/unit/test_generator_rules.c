@@ -117,6 +117,10 @@ static void test_arch_rules(void **state) {
         {"name = 'a', %s, parent = 'test', limits = { bytes = 1 }", "limits: unknown field 'bytes'"},
         {"name = 'a', %s, parent = 'test', rates = { tf32 = 'x' }", "rates: field 'tf32' must be a number"},
         {"name = 'a', %s", "limits: field 'shared_bytes' is missing"},
+        {"name = 'a', %s, parent = 'test', units = -1", "units is -1"},
+        {"name = 'a', doc = 'd', backend = 'cuda', compiler = 'nvrtc', target = 'x', compute_capability = 80, "
+         "ship = false, parent = 'test'",
+         "units is 0"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char fields[512], text[600];

@@ -11,4 +11,5 @@ return {
     -- with 4 units at 1000 MHz: 64^3 * 2 flop take 0.13 us
     rates = { tf32 = 1000, fp32 = 1000, bf16 = 1000 },
     memory_bandwidth = 0,
+    units = 0,
 }
