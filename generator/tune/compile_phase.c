@@ -115,7 +115,7 @@ static mlpbwd_status enqueue(phase *p, const char *hash, mlp_message *why) {
         status = format_of(s, state, why);
     if (status == MLPBWD_OK && !state->outcome)
         recall_failure(s, hash, state);
-    if (status == MLPBWD_OK && !state->outcome) {
+    if (status == MLPBWD_OK && !state->outcome && state->wanted) {
         state->queued = true;
         p->hashes[p->count] = hash;
         p->states[p->count++] = state;
@@ -132,6 +132,25 @@ static mlpbwd_status enqueue_plan(phase *p, const json_t *plan, mlp_message *why
     return status;
 }
 
+static void want(const sweep *s, const json_t *plan) {
+    size_t index;
+    json_t *module;
+    json_array_foreach(json_object_get(plan, "modules"), index, module) {
+        source_state *state = find_source(s, json_string_value(json_object_get(module, "source")));
+        if (state)
+            state->wanted = true;
+    }
+}
+
+static void want_own(const sweep *s) {
+    const char *pipeline;
+    json_t *plan;
+    json_object_foreach(s->default_plans, pipeline, plan) want(s, plan);
+    for (size_t i = 0; i < s->variant_count; i++)
+        if (sweep_in_shard(s, s->variants[i]))
+            want(s, s->variants[i]->plan);
+}
+
 mlpbwd_status compile_sources(sweep *s, const trial_list *lists, size_t list_count, double deadline, mlp_message *why) {
     phase p = {.s = s, .deadline = deadline};
     p.hashes = calloc(s->source_count + 1, sizeof *p.hashes);
@@ -141,6 +160,7 @@ mlpbwd_status compile_sources(sweep *s, const trial_list *lists, size_t list_cou
         free(p.states);
         return sweep_no_memory(why);
     }
+    want_own(s);
     mlpbwd_status status = MLPBWD_OK;
     bool more = true;
     for (size_t i = 0; more && status == MLPBWD_OK; i++) {

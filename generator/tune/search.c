@@ -149,11 +149,6 @@ mlpbwd_status search_recheck(sweep *s, int64_t tokens, trial *t, double base_us,
     return status;
 }
 
-static bool in_shard(const sweep *s, const variant *v) {
-    int count = s->options.shard_count;
-    return count <= 1 || v->is_default || v->order % (uint64_t)count == (uint64_t)(s->options.shard - 1);
-}
-
 /* The reason why no candidate of this pipeline can be judged: its default pass fails. */
 static const char *failed_default(const trial_list *list, const variant *v) {
     for (size_t i = 0; i < list->count; i++) {
@@ -168,7 +163,7 @@ static const char *failed_default(const trial_list *list, const variant *v) {
 static mlpbwd_status attempt(sweep *s, int64_t tokens, const trial_list *list, trial *t, double base_us,
                              mlp_message *why) {
     variant *v = t->v;
-    if (t->outcome || adopt_stored(s, tokens, t) || !in_shard(s, v))
+    if (t->outcome || adopt_stored(s, tokens, t) || !sweep_in_shard(s, v))
         return MLPBWD_OK;
     const char *broken, *reason;
     mlpbwd_status status = compile_finish_plan(s, v->plan, &broken, &reason, why);

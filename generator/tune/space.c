@@ -121,7 +121,6 @@ static void variant_free(variant *v) {
     free(v->role);
     free(v->kernel);
     free(v->canonical);
-    free(v->broken_reason);
     json_decref(v->parameters);
     json_decref(v->plan);
     free(v);
@@ -176,8 +175,7 @@ static mlpbwd_status get_variant(sweep *s, const slot_of *where, json_t *paramet
                    .parameters = json_incref(parameters),
                    .canonical = canonical,
                    .order = hash_text(hash_text(s->options.seed, kernel), canonical),
-                   .is_default = is_default(s, where, parameters),
-                   .broken = ""};
+                   .is_default = is_default(s, where, parameters)};
     mlpbwd_status status = v->pipeline && v->slot && v->role && v->kernel ? MLPBWD_OK : sweep_no_memory(why);
     json_t *selection = json_pack("{s:O}", where->slot, parameters);
     if (status == MLPBWD_OK)

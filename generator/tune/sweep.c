@@ -41,6 +41,11 @@ mlpbwd_status sweep_no_memory(mlp_message *why) {
     return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "the tuner ran out of memory");
 }
 
+bool sweep_in_shard(const sweep *s, const variant *v) {
+    int count = s->options.shard_count;
+    return count <= 1 || v->is_default || v->order % (uint64_t)count == (uint64_t)(s->options.shard - 1);
+}
+
 char *sweep_canonical(const json_t *value) {
     return json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
 }

@@ -25,8 +25,6 @@ typedef struct variant {
     char signature[DB_HASH_CAPACITY]; /* of source and launches: equal ones run equally */
     uint64_t order;                   /* seeded pseudo-random rank; also what --shard divides by */
     bool is_default;
-    const char *broken; /* NULL, or the outcome of a source that has no machine code ("" : not tried) */
-    char *broken_reason;
 } variant;
 
 /* What is known of a variant at one T. */
@@ -50,6 +48,7 @@ typedef struct source_state {
     char code[DB_HASH_CAPACITY];
     char format[16];
     bool queued;
+    bool wanted; /* a variant of this shard or a default pass needs it */
 } source_state;
 
 typedef struct sweep {
@@ -86,6 +85,8 @@ bool sweep_interrupted(const sweep *s);
 void sweep_progress(sweep *s, bool important, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void sweep_date(char date[DATE_CAPACITY]); /* ISO 8601, UTC */
 mlpbwd_status sweep_no_memory(mlp_message *why);
+/* True when this sweep's --shard is to try the variant; defaults are in every shard. */
+bool sweep_in_shard(const sweep *s, const variant *v);
 /* Compact JSON with sorted keys; malloc'ed, NULL without memory. */
 char *sweep_canonical(const json_t *value);
 /* The same of slot parameters without their "kernel". */
@@ -106,7 +107,7 @@ mlpbwd_status space_plan(sweep *s, const char *pipeline, const json_t *selection
 
 /* ---- compile_phase.c ---- */
 /* Compiles what has no machine code yet, the first trials' sources first, at most until `deadline` (sweep_now; 0:
- * none). */
+ * none). What only variants of other shards need is taken from the database or left. */
 mlpbwd_status compile_sources(sweep *s, const trial_list *lists, size_t list_count, double deadline, mlp_message *why);
 /* Puts machine code's names into a plan. *broken: NULL or the outcome of the source that has none ("": not tried). */
 mlpbwd_status compile_finish_plan(const sweep *s, json_t *plan, const char **broken, const char **reason,

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "device/device.h"
 #include "run_tool.h"
 
 #define RUN(around, ...) run_program((const char *const[]){TOOL, __VA_ARGS__, NULL}, around)
@@ -322,6 +323,34 @@ static void tune_then_exchange(void **state) {
                "--exact"));
 }
 
+static json_int_t compile_share(const char *share, const char *database) {
+    json_t *summary = answer(0, RUN(NULL, "compile", "--arch", "generic", "--db", database, "--tokens", "64", SMALL,
+                                    "--accuracy", "fp32", "--shard", share, "--json"));
+    json_int_t compiled = json_integer_value(json_object_get(summary, "compiled"));
+    json_decref(summary);
+    return compiled;
+}
+
+static void shares_of_compiling_make_the_whole(void **state) {
+    (void)state;
+    char parts[3][4096];
+    json_int_t counts[3];
+    for (int i = 0; i < 3; i++) {
+        char name[32], share[16];
+        (void)snprintf(name, sizeof name, "part %d.sqlite", i + 1);
+        (void)snprintf(share, sizeof share, "%d/3", i + 1);
+        (void)snprintf(parts[i], sizeof parts[i], "%s", path_in(folder, name));
+        counts[i] = compile_share(share, parts[i]);
+        assert_true(counts[i] > 0);
+    }
+    json_int_t whole = compile_share("1/1", path_in(folder, "whole.sqlite"));
+    assert_true(counts[0] < whole || counts[1] < whole || counts[2] < whole);
+    assert_true(counts[0] + counts[1] + counts[2] >= whole);
+    const char *merged = path_in(folder, "merged parts.sqlite");
+    expect(0, NULL, RUN(NULL, "db", "merge", "--db", merged, parts[0], parts[1], parts[2]));
+    assert_int_equal(compile_share("1/1", merged), 0);
+}
+
 /* No device is asked: the architecture's file says how many units its part has, a host's "those of this machine". */
 static void compile_without_a_device(void **state) {
     (void)state;
@@ -334,6 +363,16 @@ static void compile_without_a_device(void **state) {
     json_t *rows = answer(0, RUN(NULL, "db", "list", "--db", database, "--candidates", "--json"));
     assert_true(json_array_size(json_object_get(rows, "rows")) > 0);
     json_decref(rows);
+    char version[64];
+    if (dev_compiler_version("nvrtc", version, sizeof version, NULL) != MLPBWD_OK) {
+        skip();
+    }
+    const char *cuda = path_in(folder, "cuda.sqlite"); /* one share of many, so that it takes seconds */
+    summary = answer(0, RUN(NULL, "compile", "--arch", "sm_80", "--db", cuda, "--tokens", "64", SMALL, "--accuracy",
+                            "fp32", "--shard", "1/1000", "--json"));
+    assert_true(json_integer_value(json_object_get(json_object_get(summary, "candidates"), "compiled")) > 0);
+    assert_int_equal(json_array_size(json_object_get(summary, "failed")), 0);
+    json_decref(summary);
 }
 
 static void bad_files(void **state) {
@@ -363,6 +402,7 @@ int main(void) {
         cmocka_unit_test(bench_measures),
         cmocka_unit_test(tune_then_exchange),
         cmocka_unit_test(compile_without_a_device),
+        cmocka_unit_test(shares_of_compiling_make_the_whole),
         cmocka_unit_test(bad_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
