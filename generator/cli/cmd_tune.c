@@ -12,6 +12,7 @@ typedef struct sweep_options {
     double budget, compile_limit, run_limit;
     int64_t compile_memory, repetitions, warmup, shard, shard_count, seed;
     const char *arch, *replay;
+    bool retry_failed;
 } sweep_options;
 
 enum {
@@ -24,7 +25,8 @@ enum {
     KEY_REPETITIONS,
     KEY_WARMUP,
     KEY_SEED,
-    KEY_REPLAY
+    KEY_REPLAY,
+    KEY_RETRY_FAILED
 };
 
 #define LIMIT_OPTIONS                                                                                                  \
@@ -40,6 +42,8 @@ static const struct argp_option tune_own[] = {
     {"repetitions", KEY_REPETITIONS, "N", 0, "Timed repetitions of a candidate (default 20)", 3},
     {"warmup", KEY_WARMUP, "N", 0, "Repetitions before the first timed one (default 3)", 3},
     {"seed", KEY_SEED, "N", 0, "Of the search's random choices (default 0)", 3},
+    {"retry-failed", KEY_RETRY_FAILED, NULL, 0,
+     "Try again what crashed, timed out, was wrong or did not compile in an earlier sweep", 3},
     {"replay", KEY_REPLAY, "FILE", 0, "Take times from a recording instead of a device", 3},
     {0},
 };
@@ -94,6 +98,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_SEED:
         options->seed = cli_integer(state, "--seed", argument, 0, 2147483647);
+        return 0;
+    case KEY_RETRY_FAILED:
+        options->retry_failed = true;
         return 0;
     case KEY_REPLAY:
         options->replay = argument;
@@ -215,7 +222,8 @@ static int sweep(sweep_options *options, bool compile_only) {
                             .replay_path = options->replay,
                             .seed = (unsigned)options->seed,
                             .progress = print_progress,
-                            .interrupted = cli_interrupted()};
+                            .interrupted = cli_interrupted(),
+                            .retry_failed = options->retry_failed};
     json_t *summary = NULL;
     mlp_message why = {""};
     mlpbwd_status status = tune_run(&request, &summary, &why);

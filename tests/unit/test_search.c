@@ -218,6 +218,27 @@ static void a_failing_candidate_is_left_out_and_named(void **state) {
     json_decref(summary);
 }
 
+static void failures_are_remembered_until_they_are_retried(void **state) {
+    json_t *json = recording();
+    set_time(json, "second/second/{\"tile\":1,\"unroll\":1}/64", json_string("crashed: SIGSEGV"));
+    tune_options options = options_for(state, json);
+    options.tokens = &both[1];
+    options.token_count = 1;
+    json_decref(run(&options));
+    options_for(state, recording()); /* it would pass now */
+    json_t *summary = run(&options);
+    assert_true(number(summary, "timed") == 0);
+    assert_int_equal(json_array_size(json_object_get(summary, "failed")), 1);
+    json_decref(summary);
+    options.retry_failed = true;
+    summary = run(&options);
+    assert_true(number(summary, "timed") > 0);
+    assert_int_equal(json_array_size(json_object_get(summary, "failed")), 0);
+    assert_winner(summary, 64, "direct", 110, 200,
+                  "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
+    json_decref(summary);
+}
+
 /* Right at small shapes and timed well, but every pass it takes part in is wrong at the tuned T. */
 static void what_fails_only_at_the_tuned_size_is_found_out(void **state) {
     json_t *json = recording();
@@ -384,6 +405,7 @@ int main(void) {
                                        TEST(close_times_are_decided_by_the_default),
                                        TEST(the_default_is_always_in_the_final),
                                        TEST(a_failing_candidate_is_left_out_and_named),
+                                       TEST(failures_are_remembered_until_they_are_retried),
                                        TEST(what_fails_only_at_the_tuned_size_is_found_out),
                                        TEST(impossible_times_are_refused),
                                        TEST(a_budget_ends_the_sweep_and_the_next_goes_on),
