@@ -21,6 +21,7 @@ install(TARGETS mlpbwd EXPORT mlpbwd-targets LIBRARY DESTINATION ${CMAKE_INSTALL
 install(TARGETS mlpbwd_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES runtime/include/mlpbwd.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY templates/ DESTINATION ${data_dir}/templates)
+install(FILES bench/peers_torch.py DESTINATION ${data_dir}/bench) # `mlpbwd bench --peers` looks beside the templates
 if(MLPBWD_SHIP_DATABASE)
   install(FILES ${shipped_database} DESTINATION ${data_dir})
 endif()
