@@ -22,6 +22,8 @@ static mlpbwd_status open_parts(mlpbwd_library *library, const char *database_pa
         log_message("%s; using %s", why->text, dev_get_info(library->device)->id);
     if (status == MLPBWD_OK)
         status = lookup_open_databases(database_path, library->databases, &library->database_count, why);
+    if (status == MLPBWD_OK)
+        library->by_default = lookup_found_by_default(database_path, library->database_count);
     return status;
 }
 

@@ -30,6 +30,7 @@ struct mlpbwd_library {
     pthread_mutex_t lock; /* guards all below */
     db *databases[2];
     size_t database_count;
+    unsigned by_default; /* lookup_request.by_default */
     library_context *contexts;
     mlpbwd_plan *plans; /* in use and idle, the latest used first */
 };

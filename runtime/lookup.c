@@ -149,19 +149,31 @@ static bool take_best(const lookup_request *request, visiting *found, lookup_ans
     return false;
 }
 
+static void forget(visiting *found) {
+    for (int rung = 0; rung < RUNG_NONE; rung++)
+        lookup_answer_free(&found->best[rung]);
+}
+
 static mlpbwd_status climb(const lookup_request *request, lookup_answer *answer, mlp_message *why) {
     size_t count = request->database_count;
     visiting *found = calloc(count ? count : 1, sizeof *found);
     if (!found)
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory to look plans up");
     mlpbwd_status status = MLPBWD_OK;
-    for (size_t i = 0; i < count && status == MLPBWD_OK; i++)
-        status = visit_database(request, request->databases[i], &found[i], why);
+    for (size_t i = 0; i < count && status == MLPBWD_OK; i++) {
+        mlp_message reason = {0};
+        status = visit_database(request, request->databases[i], &found[i], &reason);
+        if (lookup_forgive(request, request->databases[i], status, &reason)) { /* its rows so far may not be its best */
+            forget(&found[i]);
+            status = MLPBWD_OK;
+        } else if (status != MLPBWD_OK && why) {
+            *why = reason;
+        }
+    }
     if (status == MLPBWD_OK && !take_best(request, found, answer))
         status = nothing_serves(request, found, why);
     for (size_t i = 0; i < count; i++)
-        for (int rung = 0; rung < RUNG_NONE; rung++)
-            lookup_answer_free(&found[i].best[rung]);
+        forget(&found[i]);
     free(found);
     if (status == MLPBWD_OK) {
         answer->database_path = strdup(db_path(answer->database));

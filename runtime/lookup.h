@@ -14,6 +14,7 @@ typedef struct lookup_request {
     db *const *databases; /* in order */
     size_t database_count;
     const char *forced_path; /* MLPBWD_FORCE or NULL */
+    unsigned by_default;     /* bit i: nobody named databases[i]; damage there is a log line, not an error */
     unsigned left_out;       /* choices of earlier answers that turned out unusable (or-ed); 0: none */
 } lookup_request;
 
@@ -46,6 +47,10 @@ mlpbwd_status lookup_get_blob(void *user, const char *hash, void **bytes, size_t
 /* The databases in the order of the ladder, as mlpbwd_open and `mlpbwd query` use them: explicit_path alone, or the
  * user's and the shipped one. At most 2. Owned by the caller. */
 mlpbwd_status lookup_open_databases(const char *explicit_path, db *databases[2], size_t *count, mlp_message *why);
+/* lookup_request.by_default for databases opened so: those that neither explicit_path nor $MLPBWD_DATABASE named. */
+unsigned lookup_found_by_default(const char *explicit_path, size_t count);
+/* DATABASE_ERROR met in such a database: says so in the log and returns true; whoever asked goes on without it. */
+bool lookup_forgive(const lookup_request *request, const db *database, mlpbwd_status status, const mlp_message *why);
 /* Path of the shipped database, or "" if there is none: $MLPBWD_SHIPPED_DATABASE if it is set (also to nothing; tests
  * and relocated installations use it), else the installed place relative to the library or program that holds this
  * code, else the build's, else mlpbwd.sqlite beside it. */

@@ -66,6 +66,24 @@ void lookup_shipped_path(char *path, size_t capacity) {
     }
 }
 
+unsigned lookup_found_by_default(const char *explicit_path, size_t count) {
+    const char *named = secure_getenv("MLPBWD_DATABASE");
+    if (explicit_path)
+        return 0;
+    return ((1U << count) - 1) & ~(named && named[0] ? 1U : 0U); /* the user's is the first */
+}
+
+bool lookup_forgive(const lookup_request *request, const db *database, mlpbwd_status status, const mlp_message *why) {
+    if (status != MLPBWD_DATABASE_ERROR)
+        return false;
+    for (size_t i = 0; i < request->database_count; i++)
+        if (request->databases[i] == database && (request->by_default >> i & 1)) {
+            log_message("left out: %s", why->text);
+            return true;
+        }
+    return false;
+}
+
 static mlpbwd_status add_user(db *databases[2], size_t *count, mlp_message *why) {
     char path[PATH_MAX];
     bool from_environment = false;

@@ -134,6 +134,18 @@ static mlpbwd_status copy_embedded(const import_blob *blob, void **bytes, size_t
     return MLPBWD_OK;
 }
 
+static mlpbwd_status get_from_other(const lookup_request *request, db *database, const char *hash, void **bytes,
+                                    size_t *size, mlp_message *why) {
+    char format[16];
+    mlp_message reason = {0};
+    mlpbwd_status status = db_get_blob(database, hash, bytes, size, format, &reason);
+    if (lookup_forgive(request, database, status, &reason))
+        return MLPBWD_OK;
+    if (status != MLPBWD_OK && why)
+        *why = reason;
+    return status;
+}
+
 mlpbwd_status lookup_get_blob(void *user, const char *hash, void **bytes, size_t *size, mlp_message *why) {
     const lookup_blobs *from = user;
     const import_blob *embedded = from->answer->forced ? import_find_blob(from->answer->forced, hash) : NULL;
@@ -147,6 +159,6 @@ mlpbwd_status lookup_get_blob(void *user, const char *hash, void **bytes, size_t
         status = db_get_blob(from->answer->database, hash, bytes, size, format, why);
     for (size_t i = 0; i < from->request->database_count && status == MLPBWD_OK && !*bytes; i++)
         if (from->request->databases[i] != from->answer->database)
-            status = db_get_blob(from->request->databases[i], hash, bytes, size, format, why);
+            status = get_from_other(from->request, from->request->databases[i], hash, bytes, size, why);
     return status;
 }

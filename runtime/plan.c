@@ -123,8 +123,9 @@ static mlpbwd_status load_answer(mlpbwd_plan *plan, const lookup_request *reques
     return status;
 }
 
-/* A row whose plan cannot be used here (no machine code, say) is told in the log, and the next place on the ladder is
- * asked; only "forced" is taken at its word. When nothing is left, the first reason is the one to report. */
+/* A row whose plan cannot be used here (no machine code, say, or damage in a database that nobody named) is told in the
+ * log, and the next place on the ladder is asked; only "forced" is taken at its word. When nothing is left, the first
+ * reason is the one to report. */
 static mlpbwd_status find_usable(mlpbwd_plan *plan, lookup_request *request, lookup_answer *answer, mlp_message *why) {
     mlp_message reason = {0};
     for (;;) {
@@ -140,12 +141,14 @@ static mlpbwd_status find_usable(mlpbwd_plan *plan, lookup_request *request, loo
         if (request->left_out == 0)
             *why = reason;
         const unsigned choice = answer->choice;
+        const bool forgiven = lookup_forgive(request, answer->database, status, &reason);
         lookup_answer_free(answer);
-        if (status != MLPBWD_UNSUPPORTED || choice == 0) {
+        if (choice == 0 || (status != MLPBWD_UNSUPPORTED && !forgiven)) {
             *why = reason;
             return status;
         }
-        log_message("left out: %s", reason.text);
+        if (!forgiven)
+            log_message("left out: %s", reason.text);
         request->left_out |= choice;
     }
 }
@@ -157,6 +160,7 @@ static mlpbwd_status fill_plan(mlpbwd_plan *plan, mlp_message *why) {
                               .problem = &plan->problem,
                               .databases = library->databases,
                               .database_count = library->database_count,
+                              .by_default = library->by_default,
                               .forced_path = library->forced_path};
     lookup_answer answer;
     mlpbwd_status status = plan_tensor_sizes(&plan->problem, plan->tensor_bytes, why);

@@ -204,6 +204,7 @@ int command_query(int argc, char **argv) {
         lookup_request request = {.device = &info,
                                   .databases = databases,
                                   .database_count = count,
+                                  .by_default = lookup_found_by_default(options.common.database, count),
                                   .forced_path = forced != NULL && forced[0] != '\0' ? forced : NULL};
         code = answer_all(&options, &request);
     } else {

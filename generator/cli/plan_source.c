@@ -9,6 +9,7 @@ mlpbwd_status plan_source_open(plan_source *source, const cli_options *options, 
     mlpbwd_status status = MLPBWD_OK;
     if (choice == PLANS_LADDER) {
         status = lookup_open_databases(options->database, source->databases, &source->database_count, why);
+        source->by_default = lookup_found_by_default(options->database, source->database_count);
     } else {
         status = gen_open(options->templates, options->template_count, NULL, &source->generator, why);
         source->set = build_set_new();
@@ -76,6 +77,7 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
                               .problem = problem,
                               .databases = source->databases,
                               .database_count = source->database_count,
+                              .by_default = source->by_default,
                               .forced_path = forced != NULL && forced[0] != '\0' ? forced : NULL};
     lookup_answer answer = {0};
     if (problem->batch_size * problem->seq_len == 0) {

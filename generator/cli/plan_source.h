@@ -21,7 +21,8 @@ typedef struct plan_source {
     dev_info info;
     db *databases[2];
     size_t database_count;
-    gen *generator; /* PLANS_DEFAULT, PLANS_EVERY_PIPELINE */
+    unsigned by_default; /* lookup_request.by_default */
+    gen *generator;      /* PLANS_DEFAULT, PLANS_EVERY_PIPELINE */
     build_set *set;
 } plan_source;
 

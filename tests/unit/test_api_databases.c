@@ -239,6 +239,66 @@ static void test_unusable_row_is_left_out(void **state) {
     mlpbwd_close(library);
 }
 
+/* Changes one byte of the file at the only place where these bytes stand. */
+static void damage(const char *path, const void *bytes, size_t size) {
+    enum { LARGEST = 1 << 22 };
+    FILE *file = fopen(path, "r+");
+    char *content = malloc(LARGEST);
+    assert_non_null(file);
+    assert_non_null(content);
+    size_t length = fread(content, 1, LARGEST, file);
+    assert_true(length > 0 && length < LARGEST);
+    const char *at = memmem(content, length, bytes, size);
+    assert_non_null(at);
+    assert_int_equal(fseek(file, at - content, SEEK_SET), 0);
+    assert_int_not_equal(fputc(*at ^ 0x40, file), EOF);
+    assert_int_equal(fclose(file), 0);
+    free(content);
+}
+
+/* The user's database holds a plan that would be taken, but its row or its code is damaged. */
+static void test_damage_is_forgiven_where_nobody_named_the_file(void **state) {
+    (void)state;
+    char inner[128], users[160], command[512];
+    mlp_message why = {0};
+    const dev_image *image = NULL;
+    assert_true(tiny_compile(&image, &why));
+    snprintf(inner, sizeof inner, "%s/mlpbwd", folder);
+    snprintf(users, sizeof users, "%s/tuning.sqlite", inner);
+    snprintf(command, sizeof command, "mkdir -p '%s'", inner);
+    assert_int_equal(system(command), 0);
+    tiny_default_database(second_path, true, false);
+    setenv("MLPBWD_SHIPPED_DATABASE", second_path, 1);
+    for (int i = 0; i < 2; i++) {
+        unlink(users);
+        tiny_default_database(users, true, false);
+        setenv("XDG_DATA_HOME", folder, 1);
+        expect_database(NULL, users);
+        if (i == 0)
+            damage(users, "2026-01-02", 10);
+        else
+            damage(users, (const char *)image->bytes + 64, 64);
+        log_lines log = {0};
+        mlpbwd_set_log(keep_line, &log);
+        expect_database(NULL, second_path);
+        mlpbwd_set_log(NULL, NULL);
+        assert_int_equal(log.count, 2); /* what was left out, and that a default answers */
+        /* A file that was asked for is taken at its word. */
+        mlpbwd_plan *plan = NULL;
+        mlpbwd_library *library = open_with(users);
+        assert_int_equal(mlpbwd_plan_create(library, &small, &plan), MLPBWD_DATABASE_ERROR);
+        assert_non_null(strstr(mlpbwd_last_error(), users));
+        mlpbwd_close(library);
+        setenv("MLPBWD_DATABASE", users, 1);
+        library = open_with(NULL);
+        assert_int_equal(mlpbwd_plan_create(library, &small, &plan), MLPBWD_DATABASE_ERROR);
+        mlpbwd_close(library);
+        unsetenv("MLPBWD_DATABASE");
+    }
+    snprintf(command, sizeof command, "rm -r '%s'", inner);
+    assert_int_equal(system(command), 0);
+}
+
 static void export_first(bool with_code) {
     db *database = NULL;
     mlp_message why = {0};
@@ -305,6 +365,7 @@ int main(void) {
         cmocka_unit_test_setup(test_shipped_path, clear_environment),
         cmocka_unit_test_setup(test_sources_without_code, clear_environment),
         cmocka_unit_test_setup(test_unusable_row_is_left_out, clear_environment),
+        cmocka_unit_test_setup(test_damage_is_forgiven_where_nobody_named_the_file, clear_environment),
         cmocka_unit_test_setup(test_forced_file, clear_environment),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
