@@ -91,14 +91,15 @@ configure() {
     printf '%s\n' "$*" >"$folder/configured"
 }
 
-# build FOLDER [TARGET...]: prints the compiler's words only when it fails.
+# build FOLDER [TARGET...]: prints the compiler's words only when it fails, and is then false.
 build() {
     folder=$1
     shift
     [ $# = 0 ] || set -- --target "$@"
     if ! cmake --build "$folder" --parallel "$(processors)" "$@" >"$folder/build.log" 2>&1; then
         grep -E -B 2 -A 20 'error|Error|\*\*\*' "$folder/build.log" | head -n 120 >&2
-        fail "building failed; all of it: $folder/build.log"
+        say "error: building failed; all of it: $folder/build.log"
+        return 1
     fi
 }
 

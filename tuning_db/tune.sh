@@ -12,7 +12,7 @@ install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev l
 if ! configured_here "$root/build"; then # else as tests/run.sh, a packager or an earlier run did it
     configure "$root/build" -DCMAKE_BUILD_TYPE=Release -DMLPBWD_TESTS=OFF
 fi
-build "$root/build" mlpbwd_tool mlpbwd
+build "$root/build" mlpbwd_tool mlpbwd || exit 1
 
 database=
 if [ -z "${MLPBWD_DATABASE:-}${XDG_DATA_HOME:-}${HOME:-}" ]; then
