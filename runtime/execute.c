@@ -59,8 +59,12 @@ static mlpbwd_status check_overlap(const mlpbwd_plan *plan, void *const pointers
 
 static mlpbwd_status execute(const mlpbwd_plan *plan, const mlpbwd_tensors *tensors, void *workspace,
                              size_t workspace_size, void *stream, mlp_message *why) {
+    const dev_info *device = dev_get_info(plan->library->device);
     void *pointers[TENSOR_COUNT];
     unsigned wanted = 0;
+    if (stream && device->synchronous)
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "stream is %p, but device %s has no streams: it must be NULL",
+                        stream, device->id);
     plan_tensor_pointers(tensors, pointers);
     for (unsigned i = 0; i < TENSOR_OUTPUTS; i++)
         if (pointers[TENSOR_INPUTS + i])

@@ -34,6 +34,7 @@ typedef struct dev_info {
     char arch[32];                   /* name of the best templates/arch file for it, = ladder[0] */
     char ladder[DEV_MAX_LADDER][32]; /* architectures whose machine code it runs, best first (see arch.c) */
     size_t ladder_length;
+    bool synchronous;       /* no streams: they must be NULL, and a launch returns when it has run; host */
     int compute_capability; /* 90 for 9.0; host 0 */
     int units;              /* SMs; host: processors this process may run on */
     int64_t memory_bytes, l2_bytes;

@@ -108,6 +108,7 @@ void host_fill_info(dev_info *info) {
         memset(&machine, 0, sizeof machine);
     snprintf(info->id, sizeof info->id, "host");
     snprintf(info->backend, sizeof info->backend, "host");
+    info->synchronous = true;
     processor_name(info->name, sizeof info->name, &machine);
     info->ladder_length = dev_host_ladder(info->ladder);
     snprintf(info->arch, sizeof info->arch, "%s", info->ladder[0]);

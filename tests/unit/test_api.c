@@ -286,6 +286,17 @@ static void test_host_has_no_streams(void **state) {
     assert_int_equal(mlpbwd_execute(plan, &c.tensors, workspace, size, &c), MLPBWD_INVALID_ARGUMENT);
     for (int k = 0; k < 5; k++)
         assert_true(tiny_output(&c, k)[0] == 9.0F);
+    /* Also where nothing would be launched: no output is wanted, or there are no tokens and gradients are added to. */
+    const mlpbwd_tensors none = {0};
+    expect_execute(plan, &none, workspace, size, MLPBWD_OK, "");
+    assert_int_equal(mlpbwd_execute(plan, &none, workspace, size, &c), MLPBWD_INVALID_ARGUMENT);
+    assert_non_null(strstr(mlpbwd_last_error(), "stream"));
+    mlpbwd_plan_destroy(plan);
+    mlpbwd_problem empty = small;
+    empty.seq_len = 0;
+    empty.flags = MLPBWD_FLAG_ACCUMULATE;
+    plan = plan_for(&empty);
+    assert_int_equal(mlpbwd_execute(plan, &c.tensors, NULL, 0, &c), MLPBWD_INVALID_ARGUMENT);
     tiny_case_free(&c);
     free(workspace);
     mlpbwd_plan_destroy(plan);
