@@ -2,7 +2,7 @@
  * magnitude. A warp moves 16 rows x 32 columns at a time through shared memory, so that one rolled loop does the work
  * with whole 128-byte rows. The sums stay in the operands' scaled units until they leave. */
             constexpr int CHUNK = 32, PITCH = CHUNK + 8;
-            constexpr int BATCH = ${batch}; /* rows a lane has in flight: more hides latency, fewer saves registers */
+            constexpr bool ASYNC = ${async_epilogue}; /* intermediate comes by cp.async, two chunks deep, each lane its own */
             const int exponent = attempt == 0 ? guess_intermediate(scale_a, scale_b, K)
                                               : exponent_in_force(scale_out, LOWEST_INTERMEDIATE);
             if (attempt == 0 && work == 0 && threadIdx.x % 128 == 0)
@@ -10,6 +10,8 @@
             const float rescale = power_of_two(min(max(exponent - exponent_a - exponent_b, -126), 127));
             float *staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + (consumer * 4 + warp) * 16 * PITCH;
             float *column_staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + CONSUMERS * 4 * 16 * PITCH + consumer * 4 * TILE_N;
+            float4 *fetched = (float4 *)(shared_memory + STAGES * STAGE_BYTES + CONSUMERS * 4 * (16 * PITCH + TILE_N) * 4) +
+                              (consumer * 4 + warp) * 256 + lane;
             const int chunks = min(TILE_N, N - tile_n * TILE_N) / CHUNK;
             float largest = 0.0f;
             auto work_on = [&](auto form) {
@@ -19,22 +21,33 @@
                     if (rows_left <= 0)
                         continue;
                     const int row0 = warp * 16 + lane / 8; /* this lane's rows are row0 + 0, 4, 8, 12 */
-                    const float *in = intermediate + ((i64)block_row * 64 + row0) * N + tile_n * TILE_N + lane % 8 * 4;
+                    const float *const intermediate_row = intermediate + ((i64)block_row * 64 + row0) * N + tile_n * TILE_N + lane % 8 * 4;
                     char *out = (char *)grad_intermediate + ((i64)block_row * blocks_n + tile_n * B_BLOCKS) * BLOCK_BYTES + row0 * 128;
                     /* 16-byte chunk (lane % 8) / 2 of the row, XORed with row % 8; 4 rows or 32 columns on flip its bit 2 */
                     const int place0 = ((lane % 8 / 2 ^ lane / 8) << 4) + lane % 2 * 8;
+                    auto fetch = [&](int chunk) {
+#pragma unroll
+                        for (int k = 0; k < 4; ++k)
+                            if (chunk < chunks)
+                                cp_async_16(shared_address(fetched + (chunk & 1) * 128 + k * 32),
+                                            intermediate_row + (i64)k * 4 * N + chunk * CHUNK, row0 + k * 4 < rows_left ? 16 : 0);
+                        cp_async_commit();
+                    };
+                    if (ASYNC)
+                        fetch(0);
 #pragma unroll 1
                     for (int chunk = 0; chunk < chunks; ++chunk) {
                         float4 column_sums = {0.0f, 0.0f, 0.0f, 0.0f};
-                        float4 before[BATCH];
-                        auto load = [&](int first) {
+                        float4 before[4];
+                        if (ASYNC) {
+                            fetch(chunk + 1);
+                            cp_async_wait<1>();
+                        } else {
 #pragma unroll
-                            for (int k = 0; k < BATCH; ++k)
-                                before[k] = row0 + (first + k) * 4 < rows_left
-                                                ? load_streaming((const float4 *)(in + (i64)(first + k) * 4 * N))
-                                                : float4{0.0f, 0.0f, 0.0f, 0.0f};
-                        };
-                        load(0);
+                            for (int k = 0; k < 4; ++k)
+                                before[k] = row0 + k * 4 < rows_left ? load_streaming((const float4 *)(intermediate_row + (i64)k * 4 * N + chunk * CHUNK))
+                                                                     : float4{0.0f, 0.0f, 0.0f, 0.0f};
+                        }
                         __syncwarp();
 #pragma unroll
                         for (int c = 0; c < TILE_N / CHUNK; ++c)
@@ -48,26 +61,23 @@
                         __syncwarp();
                         float chunk_largest = 0.0f;
 #pragma unroll
-                        for (int first = 0; first < 4; first += BATCH) {
-                            if (first > 0)
-                                load(first);
-#pragma unroll
-                            for (int k = 0; k < BATCH; ++k) {
-                                const float4 x = *(const float4 *)(staging + (lane / 8 + (first + k) * 4) * PITCH + lane % 8 * 4);
-                                const float4 y = {x.x * gelu_derivative<form.value>(before[k].x), x.y * gelu_derivative<form.value>(before[k].y),
-                                                  x.z * gelu_derivative<form.value>(before[k].z), x.w * gelu_derivative<form.value>(before[k].w)};
-                                uint2 packed = {${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
-                                if (row0 + (first + k) * 4 < rows_left) {
-                                    column_sums.x += y.x;
-                                    column_sums.y += y.y;
-                                    column_sums.z += y.z;
-                                    column_sums.w += y.w;
-                                    chunk_largest = fmaxf(fmaxf(fmaxf(fmaxf(chunk_largest, fabsf(y.x)), fabsf(y.y)), fabsf(y.z)), fabsf(y.w));
-                                } else {
-                                    packed = {0, 0}; /* rows up to the end of the block meet zero rows later */
-                                }
-                                *(uint2 *)(out + (first + k) * 512 + (place0 ^ ((first + k + chunk) & 1) << 6)) = packed;
+                        for (int k = 0; k < 4; ++k) {
+                            if (ASYNC)
+                                before[k] = fetched[(chunk & 1) * 128 + k * 32];
+                            const float4 x = *(const float4 *)(staging + (lane / 8 + k * 4) * PITCH + lane % 8 * 4);
+                            const float4 y = {x.x * gelu_derivative<form.value>(before[k].x), x.y * gelu_derivative<form.value>(before[k].y),
+                                              x.z * gelu_derivative<form.value>(before[k].z), x.w * gelu_derivative<form.value>(before[k].w)};
+                            uint2 packed = {${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
+                            if (row0 + k * 4 < rows_left) {
+                                column_sums.x += y.x;
+                                column_sums.y += y.y;
+                                column_sums.z += y.z;
+                                column_sums.w += y.w;
+                                chunk_largest = fmaxf(fmaxf(fmaxf(fmaxf(chunk_largest, fabsf(y.x)), fabsf(y.y)), fabsf(y.z)), fabsf(y.w));
+                            } else {
+                                packed = {0, 0}; /* rows up to the end of the block meet zero rows later */
                             }
+                            *(uint2 *)(out + k * 512 + (place0 ^ ((k + chunk) & 1) << 6)) = packed;
                         }
                         if (chunk_largest > FLOAT_MAX) { /* seldom: Inf must not count, so look again one by one */
                             chunk_largest = 0.0f;
@@ -77,7 +87,7 @@
                                 if (row0 + row < rows_left)
                                     chunk_largest = max_finite_abs(
                                         chunk_largest, staging[(lane / 8 + row) * PITCH + lane % 8 * 4 + element % 4] *
-                                                           gelu_derivative<form.value>(in[(i64)row * N + element % 4]));
+                                                           gelu_derivative<form.value>(intermediate_row[(i64)row * N + chunk * CHUNK + element % 4]));
                             }
                         }
                         largest = fmaxf(largest, chunk_largest);
@@ -90,7 +100,6 @@
                         }
                         if (lane < 8)
                             *(float4 *)(column_staging + warp * TILE_N + chunk * CHUNK + lane * 4) = column_sums;
-                        in += CHUNK;
                         out += (chunk & 1) * BLOCK_BYTES;
                     }
                     consumer_barrier(consumer);
