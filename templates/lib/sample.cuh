@@ -48,12 +48,15 @@ __device__ __forceinline__ void sample(const float *source, i64 elements, Scale 
         counts[threadIdx.x / 32] = count;
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        square = count = 0.0f;
-        for (int warp = 0; warp < 32; ++warp) {
-            square += squares[warp];
-            count += counts[warp];
+    if (threadIdx.x < 32) {
+        square = squares[threadIdx.x];
+        count = counts[threadIdx.x];
+#pragma unroll
+        for (int step = 16; step; step >>= 1) {
+            square += __shfl_xor_sync(0xffffffffu, square, step);
+            count += __shfl_xor_sync(0xffffffffu, count, step);
         }
-        *scale = {guess, 0, count > 0.0f ? square / count : 0.0f, 0};
+        if (threadIdx.x == 0)
+            *scale = {guess, 0, count > 0.0f ? square / count : 0.0f, 0};
     }
 }
