@@ -57,10 +57,8 @@ __device__ __forceinline__ void give_turn(int consumer) { /* to the other one */
 __device__ __forceinline__ void consumer_barrier(int consumer) {
     if (consumer == 0)
         named_barrier<1, 128>();
-    else if (consumer == 1)
-        named_barrier<2, 128>();
     else
-        named_barrier<3, 128>();
+        named_barrier<2, 128>();
 }
 
 /* blocks from the tile's origin on that exist */
@@ -71,7 +69,7 @@ __device__ __forceinline__ int blocks_inside(int blocks, int first, int most) {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wgmma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a,
                const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option,
-               int group_m, int split_k) {
+               int group_m, int split_k, int work_count) {
     const int M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     __shared__ Barriers barriers;
@@ -86,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncthreads();
 
-    /* counts of blocks and tiles fit 32 bits: the launch's grid expression is refused when they do not */
+    /* counts of blocks and tiles fit 32 bits: a plan whose work_count does not is refused */
     const int blocks_m = (int)ceil_div(M, 64), blocks_n = N / 64, blocks_k = (int)ceil_div(K, 64);
     const int tiles_m = (int)ceil_div(M, TILE_M), tiles_n = (int)ceil_div(N, TILE_N), tiles = tiles_m * tiles_n;
     const int part = (int)ceil_div(blocks_k, split_k);
@@ -95,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         registers_decrease<${producer_registers}>();
         if (threadIdx.x == 0) {
             fence_proxy_async_global();
-            for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
+            for (int work = blockIdx.x; work < work_count; work += gridDim.x) {
                 int tile_m, tile_n;
                 raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
                 const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
@@ -125,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (PING_PONG && consumer == 1)
             give_turn(consumer); /* the first tile is the other's */
         constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
-        for (int work = blockIdx.x; work < tiles * split_k; work += gridDim.x) {
+        for (int work = blockIdx.x; work < work_count; work += gridDim.x) {
             int tile_m, tile_n;
             raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
             const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
@@ -166,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 previous = empty + at.stage * 8;
                 at.next();
             }
-            if (PING_PONG && work + (int)gridDim.x < tiles * split_k)
+            if (PING_PONG && work + (int)gridDim.x < work_count)
                 give_turn(consumer);
             wgmma_wait<0>();
             if (steps > 0 && lane == 0)

@@ -110,7 +110,8 @@ return {
     return fill(text "kernels/wgmma_gemm.cu", values)
   end,
   launches = function(c)
-    return gemm.launches(c, { entry = "wgmma_gemm", grid = { ("min(UNITS,%s*%d)"):format(tiles(c), gemm.split(c)) },
-      block = 128 * (CONSUMERS + 1), shared = shared_bytes(c) }, "_blocks")
+    local work = ("%s*%d"):format(tiles(c), gemm.split(c))
+    return gemm.launches(c, { entry = "wgmma_gemm", grid = { ("min(UNITS,%s)"):format(work) }, block = 128 * (CONSUMERS + 1),
+      shared = shared_bytes(c), tail = { work } }, "_blocks")
   end,
 }

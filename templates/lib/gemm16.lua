@@ -79,7 +79,8 @@ function M.values(c, store, dgelu, part)
   return values
 end
 
--- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself
+-- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself, tail: launch expressions of further integer
+-- arguments
 function M.launches(c, geometry, layout)
   local role, parts = roles[c.role], M.split(c)
   local accumulate = role.accumulates and "ACCUMULATE" or "0"
@@ -87,6 +88,9 @@ function M.launches(c, geometry, layout)
     local arguments = { { name = "a" .. layout }, { name = "b" .. layout }, { name = "scale_a" }, { name = "scale_b" } }
     table.move(rest, 1, #rest, #arguments + 1, arguments)
     for _, value in ipairs { "T", "H", "I", option, tostring(c.p.group_m), tostring(parts) } do
+      arguments[#arguments + 1] = { i32 = value }
+    end
+    for _, value in ipairs(geometry.tail or {}) do
       arguments[#arguments + 1] = { i32 = value }
     end
     return { entry = geometry.entry, grid = geometry.grid, block = { geometry.block }, shared = tostring(geometry.shared), args = arguments }

@@ -59,20 +59,13 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-/* 9.7.9.8 ld, 9.7.9.11 st: read-once and write-once data does not push reused data out of the caches */
+/* 9.7.9.8 ld: read-once data does not push reused data out of L1 */
 __device__ __forceinline__ float4 load_streaming(const float4 *pointer) {
     float4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(pointer));
     return v;
 }
-__device__ __forceinline__ float2 load_streaming(const float2 *pointer) {
-    float2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(pointer));
-    return v;
-}
-__device__ __forceinline__ void store_streaming(float2 *pointer, float2 v) {
-    asm volatile("st.global.cs.v2.f32 [%0], {%1,%2};" ::"l"(pointer), "f"(v.x), "f"(v.y) : "memory");
-}
+/* 9.7.9.16 prefetch */
 __device__ __forceinline__ void prefetch_l2(const void *pointer) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer));
 }
