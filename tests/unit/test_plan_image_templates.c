@@ -1,5 +1,6 @@
 /* Every pipeline of templates/ for every architecture and class, as the runtime sees it: it parses at small and large
- * T, no launch is useless, each output asks for exactly the inputs of its formula, and sharing memory saves some. */
+ * T, no launch is useless, each output asks for exactly the inputs of its formula, and sharing memory saves some. And
+ * nothing lies there unused: some pipeline takes every kernel, some device runs every GPU architecture's code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "device/device.h"
 #include "generator.h"
 #include "plan_image_private.h"
 
@@ -67,14 +69,20 @@ static void check(const json_t *plan, const gen_target *target, const char *pipe
     }
 }
 
-static void test_every_pipeline(void **state) {
-    (void)state;
+static gen *open_templates(void) {
     const char *const folders[] = {SOURCE_DIR "/templates"};
     gen *generator = NULL;
     mlp_message why = {0};
-    int plans = 0;
     if (gen_open(folders, 1, NULL, &generator, &why) != MLPBWD_OK)
         fail_msg("%s", why.text);
+    return generator;
+}
+
+static void test_every_pipeline(void **state) {
+    (void)state;
+    gen *generator = open_templates();
+    mlp_message why = {0};
+    int plans = 0;
     json_t *archs = gen_describe_archs(generator), *arch;
     const char *arch_name;
     json_object_foreach(archs, arch_name, arch) {
@@ -101,7 +109,62 @@ static void test_every_pipeline(void **state) {
     assert_true(plans > 20);
 }
 
+/* Takes the kernels that compete for a slot of the target out of `unused`. */
+static void take_kernels_of(gen *generator, const gen_target *target, json_t *unused) {
+    json_t *names = NULL, *name, *slot, *kernel;
+    size_t i, s, k;
+    mlp_message why = {0};
+    if (gen_pipelines_for(generator, target, &names, &why) != MLPBWD_OK)
+        fail_msg("%s", why.text);
+    json_array_foreach(names, i, name) {
+        json_t *slots = NULL;
+        if (gen_slots(generator, json_string_value(name), target, &slots, &why) != MLPBWD_OK)
+            fail_msg("%s", why.text);
+        json_array_foreach(slots, s, slot) json_array_foreach(json_object_get(slot, "kernels"), k, kernel)
+            json_object_del(unused, json_string_value(kernel));
+        json_decref(slots);
+    }
+    json_decref(names);
+}
+
+static void test_every_kernel_has_a_place(void **state) {
+    (void)state;
+    gen *generator = open_templates();
+    json_t *unused = gen_describe_kernels(generator), *archs = gen_describe_archs(generator), *arch;
+    const char *name;
+    assert_true(json_object_size(unused) > 0);
+    json_object_foreach(archs, name, arch) {
+        for (int accuracy = 0; accuracy < 3; accuracy++)
+            take_kernels_of(generator, &(gen_target){.arch = name, .accuracy = accuracy}, unused);
+    }
+    json_object_foreach(unused, name, arch)
+        fail_msg("no pipeline takes kernel %s: a step needs its role and has to bind its operands by name", name);
+    json_decref(unused);
+    json_decref(archs);
+    gen_close(generator);
+}
+
+static void test_every_architecture_has_a_device(void **state) {
+    (void)state;
+    gen *generator = open_templates();
+    json_t *archs = gen_describe_archs(generator), *arch;
+    const char *name;
+    json_object_foreach(archs, name, arch) {
+        char ladder[DEV_MAX_LADDER][32];
+        bool found = strcmp(json_string_value(json_object_get(arch, "backend")), "cuda") != 0;
+        size_t length = dev_cuda_ladder((int)json_integer_value(json_object_get(arch, "compute_capability")), ladder);
+        for (size_t i = 0; i < length; i++)
+            found = found || strcmp(ladder[i], name) == 0;
+        if (!found)
+            fail_msg("templates/arch/%s.lua: no device runs it; runtime/device/arch.c lacks its line", name);
+    }
+    json_decref(archs);
+    gen_close(generator);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pipeline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pipeline),
+                                       cmocka_unit_test(test_every_kernel_has_a_place),
+                                       cmocka_unit_test(test_every_architecture_has_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
