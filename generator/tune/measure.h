@@ -33,6 +33,7 @@ typedef struct measure_result {
     double clock_mhz;
     char protocol[96];
     json_t *errors;   /* gate_errors_json of the last check, or NULL; owned by the result */
+    double seconds;   /* that checking and timing took: what limit_seconds bounds */
     bool interrupted; /* not measured, nothing is known */
 } measure_result;
 
@@ -54,7 +55,7 @@ mlpbwd_status measurer_open_worker(const tune_options *options, db *database, me
  * {"device":{"name","arch","units","max_clock_mhz" (or none)},"times":{"SLOT/KERNEL/{canonical parameters}/TOKENS":us
  * or "outcome: reason"}, "passes":{"PIPELINE/{canonical slot ->
  * parameters}/TOKENS":us},"otherwise":us,"seconds_each":s} A whole pass that is not in passes takes the sum of its
- * slots. Time stands still but for seconds_each a measurement.
+ * slots. Time stands still but for seconds_each a measurement (a "timeout": its limit).
  */
 mlpbwd_status measurer_open_replay(const tune_options *options, measurer *out, mlp_message *why);
 

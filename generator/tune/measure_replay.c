@@ -87,11 +87,9 @@ static void look_up_pass(const replay *r, const measure_request *request, double
         look_up(r, slot, parameters, request->tokens, sum, result);
 }
 
-static mlpbwd_status measure(void *self, const measure_request *request, measure_result *result, mlp_message *why) {
-    (void)why;
-    replay *r = self;
+static void judge(const replay *r, const measure_request *request, measure_result *result) {
     *result = (measure_result){.outcome = "ok", .protocol = "replay of recorded times"};
-    r->clock += json_number_value(json_object_get(r->recording, "seconds_each"));
+    result->seconds = json_number_value(json_object_get(r->recording, "seconds_each"));
     double sum = 0;
     const char *bad = json_string_value(json_object_get(r->recording, "wrong_at_size"));
     char *text = bad && request->gate_real ? json_dumps(request->parameters, JSON_COMPACT) : NULL;
@@ -101,7 +99,7 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
     }
     free(text);
     if (strcmp(result->outcome, "ok") != 0)
-        return MLPBWD_OK;
+        return;
     if (request->slot)
         look_up(r, request->slot, request->parameters, request->tokens, &sum, result);
     else
@@ -109,6 +107,15 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
     if (strcmp(result->outcome, "ok") == 0)
         for (int i = 0; i < request->repetitions && i < MEASURE_MAX_TIMES; i++)
             result->times[result->count++] = sum;
+}
+
+static mlpbwd_status measure(void *self, const measure_request *request, measure_result *result, mlp_message *why) {
+    (void)why;
+    replay *r = self;
+    judge(r, request, result);
+    if (strcmp(result->outcome, "timeout") == 0)
+        result->seconds = request->limit_seconds;
+    r->clock += result->seconds;
     return MLPBWD_OK;
 }
 

@@ -16,6 +16,11 @@ typedef struct remote {
     child child;
     json_t *sent;   /* hash -> true: machine code the running worker has */
     int64_t tokens; /* of the running worker; -1: none yet */
+    /* The float64 results of the latest tokens, as a worker computed them before it tried any candidate at these. No
+     * candidate can reach them here, so a worker that takes the place of a crashed one need not compute them again. */
+    void *results;
+    size_t results_size;
+    int64_t results_tokens;
     measurer *owner;
 } remote;
 
@@ -31,11 +36,12 @@ static void stop(remote *r) {
 }
 
 /* Sends a request that has no candidate in it and waits for its answer. */
-static mlpbwd_status ask(remote *r, json_t *request, double seconds, channel_message *answer, mlp_message *why) {
+static mlpbwd_status ask(remote *r, json_t *request, const void *bytes, size_t size, double seconds,
+                         channel_message *answer, mlp_message *why) {
     char how[100] = "";
     enum channel_result got = CHANNEL_CLOSED;
     *answer = (channel_message){.json = NULL};
-    if (channel_send(&r->child.channel, request, NULL, 0))
+    if (channel_send(&r->child.channel, request, bytes, size))
         got = channel_receive(&r->child.channel, seconds, r->options->interrupted, answer);
     if (got == CHANNEL_MESSAGE) {
         mlpbwd_status status = (mlpbwd_status)json_integer_value(json_object_get(answer->json, "status"));
@@ -85,7 +91,7 @@ static mlpbwd_status start(remote *r, mlp_message *why) {
                   (json_int_t)o->hidden_size, "intermediate_size", (json_int_t)o->intermediate_size, "accuracy",
                   o->accuracy, "activation", o->activation, "seed", (int)(o->seed & 0x7fffffff));
     channel_message answer;
-    status = ask(r, request, OPEN_SECONDS, &answer, why);
+    status = ask(r, request, NULL, 0, OPEN_SECONDS, &answer, why);
     if (status != MLPBWD_OK)
         return status;
     read_device(answer.json, &r->owner->device);
@@ -98,10 +104,19 @@ static mlpbwd_status ready_for(remote *r, int64_t tokens, mlp_message *why) {
     if (status != MLPBWD_OK || r->tokens == tokens)
         return status;
     channel_message answer;
-    status = ask(r, json_pack("{s:s,s:I}", "op", "tokens", "tokens", (json_int_t)tokens), TOKENS_SECONDS, &answer, why);
+    bool kept = r->results && r->results_tokens == tokens;
+    status = ask(r, json_pack("{s:s,s:I}", "op", "tokens", "tokens", (json_int_t)tokens), kept ? r->results : NULL,
+                 kept ? r->results_size : 0, TOKENS_SECONDS, &answer, why);
     if (status != MLPBWD_OK) {
         mlp_prefix(why, "T=%lld", (long long)tokens);
         return status;
+    }
+    if (answer.bytes) {
+        free(r->results);
+        r->results = answer.bytes;
+        r->results_size = answer.size;
+        r->results_tokens = tokens;
+        answer.bytes = NULL;
     }
     channel_message_free(&answer);
     r->tokens = tokens;
@@ -165,8 +180,10 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
                   request->repetitions, "warmup", request->warmup, "best_us", request->best_us);
     enum channel_result got = CHANNEL_CLOSED;
     channel_message answer = {.json = NULL};
+    double started = monotonic_seconds();
     if (channel_send(&r->child.channel, message, NULL, 0))
         got = channel_receive(&r->child.channel, request->limit_seconds, r->options->interrupted, &answer);
+    result->seconds = monotonic_seconds() - started;
     char how[100];
     switch (got) {
     case CHANNEL_MESSAGE:
@@ -179,7 +196,7 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
         break;
     case CHANNEL_LATE:
         result->outcome = "timeout";
-        snprintf(result->reason, sizeof result->reason, "ran for more than %.3g s (--run-limit)",
+        snprintf(result->reason, sizeof result->reason, "ran for more than %.3g s (see --run-limit)",
                  request->limit_seconds);
         stop(r);
         break;
@@ -207,6 +224,7 @@ static void close_remote(void *self) {
     remote *r = self;
     stop(r);
     json_decref(r->sent);
+    free(r->results);
     free(r);
 }
 

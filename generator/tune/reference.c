@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "matrix64.h"
 #include "parallel.h"
@@ -264,8 +265,9 @@ static mlpbwd_status compute(const inputs *in, reference *r, mlp_message *why) {
     return MLPBWD_OK;
 }
 
-mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples, uint64_t seed, reference *out,
-                               mlp_message *why) {
+/* Everything but the results. */
+static mlpbwd_status lay_out(const inputs *in, int activation, int64_t samples, uint64_t seed, reference *out,
+                             mlp_message *why) {
     *out = (reference){.sizes = in->sizes, .activation = activation, .complete = samples == 0};
     uint64_t state = seed;
     mlpbwd_status status = MLPBWD_OK;
@@ -274,11 +276,91 @@ mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples
                              tensor_columns(TENSOR_INPUTS + output, &in->sizes) == 1 ? 0 : samples, &state, why);
     if (status == MLPBWD_OK && !out->complete)
         status = part_create(&out->part[5], 3, true, &in->sizes, samples, &state, why);
-    if (status == MLPBWD_OK)
-        status = compute(in, out, why);
     if (status != MLPBWD_OK)
         reference_free(out);
     return status;
+}
+
+mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples, uint64_t seed, reference *out,
+                               mlp_message *why) {
+    mlpbwd_status status = lay_out(in, activation, samples, seed, out, why);
+    if (status != MLPBWD_OK)
+        return status;
+    status = compute(in, out, why);
+    if (status != MLPBWD_OK)
+        reference_free(out);
+    return status;
+}
+
+/* ---- results on their way between processes ---- */
+
+/* The head of the bytes; then, part by part, values and absolute. */
+typedef struct results_head {
+    tensor_sizes sizes;
+    int activation;
+    bool complete, finite;
+    double magnitude[TENSOR_OUTPUTS];
+} results_head;
+
+static size_t results_size(const reference *r) {
+    size_t size = sizeof(results_head);
+    for (int p = 0; p < REFERENCE_PARTS; p++)
+        size += (size_t)(r->part[p].count * r->part[p].length) * sizeof(double) * (r->part[p].absolute ? 2 : 1);
+    return size;
+}
+
+void *reference_results(const reference *r, size_t *size) {
+    *size = results_size(r);
+    char *bytes = calloc(1, *size), *at = bytes;
+    if (!bytes)
+        return NULL;
+    results_head head = {r->sizes, r->activation, r->complete, r->finite, {0}};
+    memcpy(head.magnitude, r->magnitude, sizeof head.magnitude);
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    for (int p = 0; p < REFERENCE_PARTS; p++) {
+        const reference_part *part = &r->part[p];
+        size_t length = (size_t)(part->count * part->length) * sizeof(double);
+        if (length > 0)
+            memcpy(at, part->values, length);
+        at += length;
+        if (part->absolute) {
+            memcpy(at, part->absolute, length);
+            at += length;
+        }
+    }
+    return bytes;
+}
+
+mlpbwd_status reference_restore(const inputs *in, int activation, int64_t samples, uint64_t seed, const void *results,
+                                size_t size, reference *out, mlp_message *why) {
+    mlpbwd_status status = lay_out(in, activation, samples, seed, out, why);
+    if (status != MLPBWD_OK)
+        return status;
+    results_head head = {.activation = -1};
+    if (size == results_size(out))
+        memcpy(&head, results, sizeof head);
+    if (head.activation != activation || head.complete != out->complete || head.sizes.tokens != in->sizes.tokens ||
+        head.sizes.hidden_size != in->sizes.hidden_size ||
+        head.sizes.intermediate_size != in->sizes.intermediate_size) {
+        reference_free(out);
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%zu bytes are not the float64 results of this problem", size);
+    }
+    out->finite = head.finite;
+    memcpy(out->magnitude, head.magnitude, sizeof out->magnitude);
+    const char *at = (const char *)results + sizeof head;
+    for (int p = 0; p < REFERENCE_PARTS; p++) {
+        reference_part *part = &out->part[p];
+        size_t length = (size_t)(part->count * part->length) * sizeof(double);
+        if (length > 0)
+            memcpy(part->values, at, length);
+        at += length;
+        if (part->absolute) {
+            memcpy(part->absolute, at, length);
+            at += length;
+        }
+    }
+    return MLPBWD_OK;
 }
 
 void reference_free(reference *r) {

@@ -36,6 +36,12 @@ typedef struct reference {
  * (OUT_OF_MEMORY) *out needs no freeing. */
 mlpbwd_status reference_create(const inputs *in, int activation, int64_t samples, uint64_t seed, reference *out,
                                mlp_message *why);
+/* What reference_create computed, as bytes for another process of this program (malloc'ed); NULL: no memory. */
+void *reference_results(const reference *r, size_t *size);
+/* The reference that reference_create would make of these inputs, from its results instead. INVALID_ARGUMENT: they are
+ * another problem's; on failure *out needs no freeing. */
+mlpbwd_status reference_restore(const inputs *in, int activation, int64_t samples, uint64_t seed, const void *results,
+                                size_t size, reference *out, mlp_message *why);
 void reference_free(reference *r); /* {0} is harmless */
 
 /* The derivative of GELU in float64 (mlpbwd_activation). */

@@ -1,7 +1,8 @@
 /* `mlpbwd __worker`: owns the device, checks and times candidates. Requests (channel.h):
  *   {"op":"open","device","hidden_size","intermediate_size","accuracy","activation","seed"} -> facts of the device
  *   {"op":"blob","hash"} + machine code                                    (no answer)
- *   {"op":"tokens","tokens"}: inputs and reference for that many           -> {"ok":true}
+ *   {"op":"tokens","tokens"}: inputs and reference for that many           -> {} + the reference's results
+ *   the same + those results: an earlier worker's, so that only the inputs are made again     -> {}
  *   {"op":"measure","plan","slot","gate_small","gate_real","repetitions","warmup","best_us"} -> the outcome
  * An outcome with "fatal" says that the device context is unusable: the worker ends and the tuner starts another. */
 #include <math.h>
@@ -124,12 +125,17 @@ static mlpbwd_status open_device(worker *w, const json_t *request, json_t *answe
     return MLPBWD_OK;
 }
 
-static mlpbwd_status set_tokens(worker *w, const json_t *request, mlp_message *why) {
+static mlpbwd_status set_tokens(worker *w, const channel_message *request, void **results, size_t *size,
+                                mlp_message *why) {
     forget_images(w);
     worker_problem_free(w->real);
     w->real = NULL;
-    w->problem.seq_len = json_integer_value(json_object_get(request, "tokens"));
-    return worker_problem_create(w->context, &w->problem, REAL_SAMPLES, w->seed, &w->real, why);
+    w->problem.seq_len = json_integer_value(json_object_get(request->json, "tokens"));
+    mlpbwd_status status = worker_problem_create(w->context, &w->problem, REAL_SAMPLES, w->seed, request->bytes,
+                                                 request->size, &w->real, why);
+    if (status == MLPBWD_OK && !request->bytes) /* without memory for it the next worker computes its own */
+        *results = reference_results(&w->real->expected, size);
+    return status;
 }
 
 /* ---- one measurement ---- */
@@ -191,7 +197,7 @@ static void check_small(worker *w, const char *plan, measurement *m) {
             problem.flags |= MLPBWD_FLAG_ACCUMULATE;
         mlp_message why = {""};
         if (!w->small[i]) {
-            mlpbwd_status status = worker_problem_create(w->context, &problem, 0, w->seed, &w->small[i], &why);
+            mlpbwd_status status = worker_problem_create(w->context, &problem, 0, w->seed, NULL, 0, &w->small[i], &why);
             if (status != MLPBWD_OK) {
                 judge_status(m, status, &why);
                 return;
@@ -325,6 +331,8 @@ static bool serve(worker *w, channel_message *message) {
     mlp_message why = {""};
     mlpbwd_status status = MLPBWD_OK;
     bool fatal = false;
+    void *bytes = NULL;
+    size_t size = 0;
     json_t *answer = json_object();
     if (op && strcmp(op, "blob") == 0) {
         json_decref(answer);
@@ -333,7 +341,7 @@ static bool serve(worker *w, channel_message *message) {
     if (op && strcmp(op, "open") == 0)
         status = open_device(w, message->json, answer, &why);
     else if (op && strcmp(op, "tokens") == 0)
-        status = set_tokens(w, message->json, &why);
+        status = set_tokens(w, message, &bytes, &size, &why);
     else if (op && strcmp(op, "measure") == 0)
         status = measure(w, message->json, answer, &fatal, &why);
     else
@@ -341,7 +349,9 @@ static bool serve(worker *w, channel_message *message) {
     json_object_set_new(answer, "status", json_integer(status));
     if (status != MLPBWD_OK)
         json_object_set_new(answer, "reason", json_text(why.text));
-    return channel_send(&w->channel, answer, NULL, 0) && !fatal && status != MLPBWD_DEVICE_ERROR;
+    bool sent = channel_send(&w->channel, answer, bytes, size);
+    free(bytes);
+    return sent && !fatal && status != MLPBWD_DEVICE_ERROR;
 }
 
 int tune_worker_main(int argc, char **argv) {

@@ -16,7 +16,7 @@ static mlpbwd_status create_initial(worker_problem *p, unsigned seed, mlp_messag
 }
 
 mlpbwd_status worker_problem_create(dev_context *context, const mlpbwd_problem *problem, int64_t samples, unsigned seed,
-                                    worker_problem **out, mlp_message *why) {
+                                    const void *results, size_t results_size, worker_problem **out, mlp_message *why) {
     *out = NULL;
     worker_problem *p = calloc(1, sizeof *p);
     if (!p)
@@ -25,7 +25,9 @@ mlpbwd_status worker_problem_create(dev_context *context, const mlpbwd_problem *
     tensor_sizes sizes = {problem->batch_size * problem->seq_len, problem->hidden_size, problem->intermediate_size};
     mlpbwd_status status = inputs_create(&sizes, seed, &p->in, why);
     if (status == MLPBWD_OK)
-        status = reference_create(&p->in, problem->activation, samples, seed, &p->expected, why);
+        status = results ? reference_restore(&p->in, problem->activation, samples, seed, results, results_size,
+                                             &p->expected, why)
+                         : reference_create(&p->in, problem->activation, samples, seed, &p->expected, why);
     if (status == MLPBWD_OK && problem->flags & MLPBWD_FLAG_ACCUMULATE)
         status = create_initial(p, seed, why);
     if (status == MLPBWD_OK)

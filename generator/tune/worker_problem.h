@@ -13,10 +13,11 @@ typedef struct worker_problem {
     float *initial[TENSOR_OUTPUTS]; /* for a problem that accumulates; else NULL */
 } worker_problem;
 
-/* samples as in reference_create. With MLPBWD_FLAG_ACCUMULATE in the flags the weight and bias gradients start as
+/* samples as in reference_create. results: of reference_results for the same problem, which saves most of the time;
+ * NULL: computed. With MLPBWD_FLAG_ACCUMULATE in the flags the weight and bias gradients start as
  * random numbers. */
 mlpbwd_status worker_problem_create(dev_context *context, const mlpbwd_problem *problem, int64_t samples, unsigned seed,
-                                    worker_problem **out, mlp_message *why);
+                                    const void *results, size_t results_size, worker_problem **out, mlp_message *why);
 void worker_problem_free(worker_problem *p); /* NULL is harmless */
 
 /* Poisons, runs the whole pass and checks it (gate.h). */

@@ -383,6 +383,44 @@ static void not_finite_where_float64_is_not(void **state) {
     inputs_free(&in);
 }
 
+/* What one worker computed serves the next as if that had computed it. */
+static void results_are_handed_on(void **state) {
+    (void)state;
+    tensor_sizes sizes = {77, 128, 192}, others = {78, 128, 192};
+    for (int64_t samples = 0; samples <= 16; samples += 16) {
+        inputs in, other;
+        reference computed, restored;
+        size_t size = 0;
+        mlp_message why = {""};
+        require(inputs_create(&sizes, 3, &in, &why), &why);
+        require(inputs_create(&others, 3, &other, &why), &why);
+        require(reference_create(&in, 1, samples, 7, &computed, &why), &why);
+        void *results = reference_results(&computed, &size);
+        assert_non_null(results);
+        require(reference_restore(&in, 1, samples, 7, results, size, &restored, &why), &why);
+        assert_memory_equal(restored.magnitude, computed.magnitude, sizeof computed.magnitude);
+        assert_true(restored.finite == computed.finite && restored.complete == computed.complete);
+        for (int p = 0; p < REFERENCE_PARTS; p++) {
+            const reference_part *a = &computed.part[p], *b = &restored.part[p];
+            size_t values = (size_t)(a->count * a->length) * sizeof(double);
+            assert_true(a->count == b->count && a->length == b->length && a->output == b->output);
+            assert_memory_equal(a->index, b->index, (size_t)a->count * sizeof *a->index);
+            assert_memory_equal(a->values, b->values, values);
+            if (a->absolute)
+                assert_memory_equal(a->absolute, b->absolute, values);
+        }
+        reference_free(&restored);
+        assert_int_equal(reference_restore(&other, 1, samples, 7, results, size, &restored, &why),
+                         MLPBWD_INVALID_ARGUMENT);
+        assert_int_equal(reference_restore(&in, 0, samples, 7, results, size, &restored, &why),
+                         MLPBWD_INVALID_ARGUMENT);
+        free(results);
+        reference_free(&computed);
+        inputs_free(&in);
+        inputs_free(&other);
+    }
+}
+
 static void errors_become_json(void **state) {
     (void)state;
     gate_errors errors = {.frobenius = {1e-4, NAN, 0, 0, 0}};
@@ -404,6 +442,7 @@ int main(void) {
                                        cmocka_unit_test(modifies_an_input),
                                        cmocka_unit_test(zero_stays_zero),
                                        cmocka_unit_test(not_finite_where_float64_is_not),
+                                       cmocka_unit_test(results_are_handed_on),
                                        cmocka_unit_test(errors_become_json)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
