@@ -38,7 +38,8 @@ enum {
 static const struct argp_option tune_own[] = {
     {"budget", KEY_BUDGET, "TIME", 0, "End after 90s, 10m or 1h with the best so far (default: no limit)", 3},
     LIMIT_OPTIONS,
-    {"run-limit", KEY_RUN_LIMIT, "TIME", 0, "Longest time to check and time one candidate (default 20s)", 3},
+    {"run-limit", KEY_RUN_LIMIT, "TIME", 0,
+     "Longest time to check and time one candidate (default 20s; less after the first that hangs)", 3},
     {"repetitions", KEY_REPETITIONS, "N", 0, "Timed repetitions of a candidate (default 20)", 3},
     {"warmup", KEY_WARMUP, "N", 0, "Repetitions before the first timed one (default 3)", 3},
     {"seed", KEY_SEED, "N", 0, "Of the search's random choices (default 0)", 3},

@@ -1,7 +1,12 @@
 /* Times the variants of every slot at one T, each inside a whole pass whose other slots are at their defaults.
  *
  * Every variant's whole pass is checked on small shapes (tails, both GELU forms, accumulation) once per source and
- * launches; at the tuned T the variants that reach the finals are checked, on rows of every output against float64. */
+ * launches; at the tuned T the variants that reach the finals are checked, on rows of every output against float64.
+ *
+ * A candidate may take as long as --run-limit says, which is generous, since nothing is known of it. A family of
+ * variants that all hang (one value of a parameter that this device cannot stand, say) would cost that much each, so
+ * after the first timeout in a slot the others get only many times what the slowest of the slot that passed took: what
+ * is slower than that wins nothing. */
 #include "sweep.h"
 
 #include <math.h>
@@ -10,6 +15,7 @@
 #include <string.h>
 
 static const double LEAST_LIMIT = 20, PASSES_ALLOWED = 30;
+static const double LEAST_AFTER_TIMEOUT = 2, SLOWEST_ALLOWED = 20;
 
 double search_limit(const sweep *s, double pass_us) {
     if (s->options.run_limit_seconds > 0)
@@ -86,6 +92,21 @@ static double best_of_slot(const trial_list *list, const variant *v) {
     return best;
 }
 
+/* The limit for another candidate of v's slot. Without one that passed in this sweep there is nothing to go by. */
+static double limit_in_slot(const sweep *s, const trial_list *list, const variant *v, double base_us) {
+    double limit = search_limit(s, base_us), slowest = 0;
+    bool hung = false;
+    for (size_t i = 0; i < list->count; i++) {
+        const trial *t = &list->items[i];
+        if (!t->outcome || strcmp(t->v->slot, v->slot) != 0 || strcmp(t->v->pipeline, v->pipeline) != 0)
+            continue;
+        hung = hung || strcmp(t->outcome, "timeout") == 0;
+        if (strcmp(t->outcome, "ok") == 0)
+            slowest = fmax(slowest, t->seconds);
+    }
+    return hung && slowest > 0 ? fmin(limit, fmax(LEAST_AFTER_TIMEOUT, SLOWEST_ALLOWED * slowest)) : limit;
+}
+
 static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, trial *t, double base_us,
                              mlp_message *why) {
     record_key key = key_of(t, tokens);
@@ -100,7 +121,7 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
                                .repetitions = s->options.repetitions,
                                .warmup = s->options.warmup,
                                .best_us = best_of_slot(list, t->v),
-                               .limit_seconds = search_limit(s, base_us)};
+                               .limit_seconds = limit_in_slot(s, list, t->v, base_us)};
     measure_result *result = calloc(1, sizeof *result);
     if (!result)
         return sweep_no_memory(why);
@@ -112,6 +133,7 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
         double median = result->count > 0 ? measure_median(result->times, result->count) : -1;
         const char *outcome = result->outcome, *reason = result->reason;
         s->timed++;
+        t->seconds = result->seconds;
         if (strcmp(outcome, "ok") == 0) {
             json_object_set_new(s->gated, t->v->signature, json_true());
             reason = plausible_reason(s, t->v->role, t->v->plan, t->v->slot, tokens, median, text, sizeof text);

@@ -32,7 +32,8 @@ typedef struct trial {
     variant *v;
     const char *outcome; /* NULL: not known yet */
     char *reason;
-    double median; /* < 0: not timed */
+    double median;  /* < 0: not timed */
+    double seconds; /* that checking and timing it took; 0: not done in this sweep */
     json_t *measurement;
 } trial;
 

@@ -239,6 +239,28 @@ static void failures_are_remembered_until_they_are_retried(void **state) {
     json_decref(summary);
 }
 
+/* The first that hangs costs the whole limit of 20 s, each further one of its slot 2 s: 28 s of search are enough for
+ * four of them. */
+static void a_family_that_hangs_costs_one_limit(void **state) {
+    json_t *json = recording();
+    json_object_set_new(json, "seconds_each", json_real(0.01));
+    set_time(json, "first/first_plain/{\"tile\":1,\"unroll\":1}/64", json_string("timeout: it hangs"));
+    set_time(json, "first/first_plain/{\"tile\":1,\"unroll\":2}/64", json_string("timeout: it hangs"));
+    set_time(json, "first/first_plain/{\"tile\":2,\"unroll\":2}/64", json_string("timeout: it hangs"));
+    set_time(json, "first/first_plain/{\"tile\":4,\"unroll\":1}/64", json_string("timeout: it hangs"));
+    tune_options options = options_for(state, json);
+    options.tokens = &both[1];
+    options.token_count = 1;
+    options.budget_seconds = 40;
+    json_t *first = run(&options), *second = run(&options);
+    assert_true(number(json_object_get(first, "candidates"), "timeout") == 4);
+    assert_winner(first, 64, "direct", 110, 200,
+                  "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
+    assert_true(number(second, "timed") == 0); /* nothing was left over */
+    json_decref(first);
+    json_decref(second);
+}
+
 /* Right at small shapes and timed well, but every pass it takes part in is wrong at the tuned T. */
 static void what_fails_only_at_the_tuned_size_is_found_out(void **state) {
     json_t *json = recording();
@@ -406,6 +428,7 @@ int main(void) {
                                        TEST(the_default_is_always_in_the_final),
                                        TEST(a_failing_candidate_is_left_out_and_named),
                                        TEST(failures_are_remembered_until_they_are_retried),
+                                       TEST(a_family_that_hangs_costs_one_limit),
                                        TEST(what_fails_only_at_the_tuned_size_is_found_out),
                                        TEST(impossible_times_are_refused),
                                        TEST(a_budget_ends_the_sweep_and_the_next_goes_on),
