@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
+
 enum { MOST_DATABASES = 8 }; /* a choice is one bit of 32 */
 
 int64_t lookup_tokens(const lookup_request *request) {
@@ -189,4 +191,32 @@ mlpbwd_status lookup_find(const lookup_request *request, lookup_answer *answer, 
     if (status != MLPBWD_OK)
         lookup_answer_free(answer);
     return status;
+}
+
+mlpbwd_status lookup_find_usable(lookup_request request, lookup_use use, void *user, lookup_answer *answer,
+                                 mlp_message *why) {
+    mlp_message reason = {0};
+    for (;;) {
+        mlpbwd_status status = lookup_find(&request, answer, &reason);
+        if (status != MLPBWD_OK) {
+            if (request.left_out == 0 || status != MLPBWD_UNSUPPORTED)
+                *why = reason;
+            return status;
+        }
+        status = use(user, &request, answer, &reason);
+        if (status == MLPBWD_OK)
+            return status;
+        if (request.left_out == 0)
+            *why = reason;
+        const unsigned choice = answer->choice;
+        const bool forgiven = lookup_forgive(&request, answer->database, status, &reason);
+        lookup_answer_free(answer);
+        if (choice == 0 || (status != MLPBWD_UNSUPPORTED && !forgiven)) {
+            *why = reason;
+            return status;
+        }
+        if (!forgiven)
+            log_message("left out: %s", reason.text);
+        request.left_out |= choice;
+    }
 }

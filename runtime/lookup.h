@@ -33,6 +33,13 @@ typedef struct lookup_answer {
 
 /* Nothing serves the problem: UNSUPPORTED naming every rung tried and why it gave nothing. T must be > 0. */
 mlpbwd_status lookup_find(const lookup_request *request, lookup_answer *answer, mlp_message *why);
+/* The first answer that `use` accepts. A row whose plan cannot be used here (UNSUPPORTED: no machine code, say; or
+ * damage in a database that nobody named) is told in the log, and the next place on the ladder is asked; only "forced"
+ * is taken at its word. When nothing is left, the first reason is the one to report. */
+typedef mlpbwd_status (*lookup_use)(void *user, const lookup_request *request, const lookup_answer *answer,
+                                    mlp_message *why);
+mlpbwd_status lookup_find_usable(lookup_request request, lookup_use use, void *user, lookup_answer *answer,
+                                 mlp_message *why);
 void lookup_answer_free(lookup_answer *answer);
 
 /* Machine code or source text that the answer's plan names by hash: from the forced file, the answer's database, then

@@ -112,8 +112,9 @@ static void log_fallback(const lookup_request *request, const lookup_answer *ans
         answer->match, (long long)answer->measured_tokens, answer->database_path);
 }
 
-static mlpbwd_status load_answer(mlpbwd_plan *plan, const lookup_request *request, const lookup_answer *answer,
+static mlpbwd_status load_answer(void *user, const lookup_request *request, const lookup_answer *answer,
                                  mlp_message *why) {
+    mlpbwd_plan *plan = user;
     lookup_blobs blobs = {.request = request, .answer = answer};
     mlpbwd_status status = plan_image_load(
         answer->plan_json, &plan->problem, plan->library->device, plan->home->context, lookup_get_blob, &blobs,
@@ -121,36 +122,6 @@ static mlpbwd_status load_answer(mlpbwd_plan *plan, const lookup_request *reques
     if (status != MLPBWD_OK)
         mlp_prefix(why, "plan of rung \"%s\" from %s", answer->match, answer->database_path);
     return status;
-}
-
-/* A row whose plan cannot be used here (no machine code, say, or damage in a database that nobody named) is told in the
- * log, and the next place on the ladder is asked; only "forced" is taken at its word. When nothing is left, the first
- * reason is the one to report. */
-static mlpbwd_status find_usable(mlpbwd_plan *plan, lookup_request *request, lookup_answer *answer, mlp_message *why) {
-    mlp_message reason = {0};
-    for (;;) {
-        mlpbwd_status status = lookup_find(request, answer, &reason);
-        if (status != MLPBWD_OK) {
-            if (request->left_out == 0 || status != MLPBWD_UNSUPPORTED)
-                *why = reason;
-            return status;
-        }
-        status = load_answer(plan, request, answer, &reason);
-        if (status == MLPBWD_OK)
-            return status;
-        if (request->left_out == 0)
-            *why = reason;
-        const unsigned choice = answer->choice;
-        const bool forgiven = lookup_forgive(request, answer->database, status, &reason);
-        lookup_answer_free(answer);
-        if (choice == 0 || (status != MLPBWD_UNSUPPORTED && !forgiven)) {
-            *why = reason;
-            return status;
-        }
-        if (!forgiven)
-            log_message("left out: %s", reason.text);
-        request->left_out |= choice;
-    }
 }
 
 static mlpbwd_status fill_plan(mlpbwd_plan *plan, mlp_message *why) {
@@ -166,7 +137,7 @@ static mlpbwd_status fill_plan(mlpbwd_plan *plan, mlp_message *why) {
     mlpbwd_status status = plan_tensor_sizes(&plan->problem, plan->tensor_bytes, why);
     if (status != MLPBWD_OK)
         return status;
-    status = empty ? answer_for_no_tokens(&answer, why) : find_usable(plan, &request, &answer, why);
+    status = empty ? answer_for_no_tokens(&answer, why) : lookup_find_usable(request, load_answer, plan, &answer, why);
     if (status != MLPBWD_OK)
         return status;
     if (empty)

@@ -9,6 +9,7 @@
 typedef struct query_options {
     cli_options common; /* first: see cli_parse */
     bool exact;
+    dev *device; /* NULL: it is not at hand, only described */
 } query_options;
 
 enum { KEY_EXACT = 1 };
@@ -99,14 +100,44 @@ static void print_answers(FILE *out, const json_t *result) {
     json_decref(list);
 }
 
-/* One problem's answer. *found: false when no rung served or --exact was missed. */
+/* Whether every kernel of the answer has its machine code; user: NULL when the device is not at hand, and then code may
+ * be made where it is. */
+static mlpbwd_status check_code(void *user, const lookup_request *request, const lookup_answer *answer,
+                                mlp_message *why) {
+    lookup_blobs from = {.request = request, .answer = answer};
+    json_t *plan = user != NULL ? json_loads(answer->plan_json, 0, NULL) : NULL;
+    mlpbwd_status status = MLPBWD_OK;
+    size_t index = 0;
+    json_t *module = NULL;
+    json_array_foreach(json_object_get(plan, "modules"), index, module) {
+        const char *code = json_string_value(json_object_get(module, "code"));
+        void *bytes = NULL;
+        size_t size = 0;
+        if (status == MLPBWD_OK && code != NULL) {
+            status = lookup_get_blob(&from, code, &bytes, &size, why);
+        }
+        if (status == MLPBWD_OK && bytes == NULL) {
+            const char *slot = json_string_value(json_object_get(module, "slot"));
+            status = mlp_fail(why, MLPBWD_UNSUPPORTED,
+                              "the plan of rung \"%s\" from %s has no machine code for slot \"%s\": it runs only with "
+                              "MLPBWD_FLAG_ALLOW_COMPILE",
+                              answer->match, answer->database_path, slot != NULL ? slot : "");
+        }
+        free(bytes);
+    }
+    json_decref(plan);
+    return status;
+}
+
+/* One problem's answer, as mlpbwd_plan_create would find it. *found: false when no rung served or --exact was missed.
+ */
 static json_t *ask(const query_options *options, const lookup_request *request, int64_t tokens, bool *found,
                    mlpbwd_status *status, mlp_message *why) {
     lookup_answer answer = {0};
     *found = false;
-    *status = lookup_find(request, &answer, why);
+    *status = lookup_find_usable(*request, check_code, options->device, &answer, why);
     if (*status != MLPBWD_OK) {
-        return json_pack("{s:I, s:s, s:n, s:s}", "tokens", (json_int_t)tokens, "device", request->device->name, "match",
+        return json_pack("{s:I, s:s, s:n, s:s}", "tokens", (json_int_t)tokens, "device", request->device->id, "match",
                          "why", why->text);
     }
     char *text = lookup_answer_json(request, &answer);
@@ -186,14 +217,13 @@ int command_query(int argc, char **argv) {
     if (status != MLPBWD_OK) {
         return cli_failed(status, &why);
     }
-    dev *device = NULL;
     dev_info info;
     const char *spec = options.common.device;
     bool present = spec == NULL || strcmp(spec, "host") == 0 || strncmp(spec, "cuda:", 5) == 0;
     if (present) {
-        status = dev_open(spec, &device, &why);
+        status = dev_open(spec, &options.device, &why);
         if (status == MLPBWD_OK) {
-            info = *dev_get_info(device);
+            info = *dev_get_info(options.device);
         }
     } else {
         status = target_describe(spec, databases, count, &options.common, &info, &why);
@@ -210,7 +240,7 @@ int command_query(int argc, char **argv) {
     } else {
         code = cli_failed(status, &why);
     }
-    dev_release(device);
+    dev_release(options.device);
     for (size_t i = 0; i < count; i++) {
         db_close(databases[i]);
     }

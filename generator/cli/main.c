@@ -93,8 +93,15 @@ int cli_dispatch(const cli_command *table, const char *program, const char *doc,
     return EXIT_USAGE;
 }
 
+/* What the library would only log: a database left out, say. */
+static void print_log(void *user, const char *message) {
+    (void)user;
+    cli_error("%s", message);
+}
+
 int main(int argc, char **argv) {
     argp_err_exit_status = EXIT_USAGE;
+    mlpbwd_set_log(print_log, NULL);
     argp_program_version_hook = print_version;
     if (argc >= 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
         print_version(stdout, NULL);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "run_tool.h"
+#include "tiny.h"
 
 #define RUN(around, ...) run_program((const char *const[]){TOOL, __VA_ARGS__, NULL}, around)
 
@@ -246,6 +247,76 @@ static void unprivileged(void **state) {
         RUN(&around, "tune", "--device", "host", "--tokens", "1", "--hidden-size", "64", "--intermediate-size", "64"));
 }
 
+/* A database with a row for exactly this machine and T = 7 whose code was made nowhere, and perhaps a default row. */
+static void make_database_without_code(const char *path, bool with_default, char *device_name, size_t capacity) {
+    char code[DB_HASH_CAPACITY], source[DB_HASH_CAPACITY];
+    dev *device = NULL;
+    mlp_message why = {""};
+    if (with_default) {
+        tiny_default_database(path, true, false);
+    }
+    db *database = tiny_database(path, false, source, code);
+    assert_int_equal(dev_open("host", &device, &why), MLPBWD_OK);
+    const dev_info *info = dev_get_info(device);
+    const tiny_row row = {.arch = tiny_host_arch(),
+                          .device_name = info->name,
+                          .units = info->units,
+                          .tokens = 7,
+                          .hidden_size = 64,
+                          .intermediate_size = 64,
+                          .median_us = 10,
+                          .plan = {.source = source}};
+    tiny_put(database, &row);
+    (void)snprintf(device_name, capacity, "%s", info->name);
+    db_close(database);
+    dev_release(device);
+}
+
+static void expect_answer(const char *told, const char *device, const char *match, int code, run_result result) {
+    json_t *value = json_loads(result.output, 0, NULL);
+    const char *found = json_string_value(json_object_get(value, "match"));
+    assert_string_equal(json_string_value(json_object_get(value, "device")), device);
+    assert_string_equal(found != NULL ? found : "none", match);
+    json_decref(value);
+    expect(code, told, result);
+}
+
+/* As the library does: on the device at hand a row without machine code is passed over. */
+static void query_passes_over_what_cannot_run(void **state) {
+    (void)state;
+    char device[256];
+    const char *path = path_in(folder, "no code.sqlite");
+    make_database_without_code(path, true, device, sizeof device);
+#define QUERY(name)                                                                                                    \
+    RUN(NULL, "query", "--db", path, "--tokens", "7", "--hidden-size", "64", "--intermediate-size", "64", "--json",    \
+        "--device", name)
+    expect_answer("left out: the plan of rung \"exact\"", "host", "default", 0, QUERY("host"));
+    expect_answer("", device, "exact", 0, QUERY(device)); /* another such machine may have a compiler */
+    path = path_in(folder, "no code at all.sqlite");
+    make_database_without_code(path, false, device, sizeof device);
+    expect_answer("MLPBWD_FLAG_ALLOW_COMPILE", "host", "none", 4, QUERY("host"));
+#undef QUERY
+}
+
+/* A bad user's database that nobody named is one warning. */
+static void bad_user_database(void **state) {
+    (void)state;
+    char users[4200], shipped[4200], variable[3][4300];
+    (void)snprintf(users, sizeof users, "%s/mlpbwd", folder);
+    assert_int_equal(mkdir(users, 0755), 0);
+    (void)snprintf(users, sizeof users, "%s/mlpbwd/tuning.sqlite", folder);
+    (void)snprintf(shipped, sizeof shipped, "%s/shipped.sqlite", folder);
+    FILE *file = fopen(users, "w");
+    assert_non_null(file);
+    assert_true(fputs("no database\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    tiny_default_database(shipped, true, false);
+    (void)snprintf(variable[0], sizeof variable[0], "XDG_DATA_HOME=%s", folder);
+    (void)snprintf(variable[1], sizeof variable[1], "MLPBWD_SHIPPED_DATABASE=%s", shipped);
+    run_surroundings around = {.environment = (const char *const[]){"MLPBWD_DATABASE", variable[0], variable[1], NULL}};
+    expect(0, "the user's database is left out", RUN(&around, "query", "--device", "host", "--tokens", "5"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_everywhere),
@@ -258,6 +329,8 @@ int main(void) {
         cmocka_unit_test(locales_change_nothing),
         cmocka_unit_test(no_home),
         cmocka_unit_test(unprivileged),
+        cmocka_unit_test(query_passes_over_what_cannot_run),
+        cmocka_unit_test(bad_user_database),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
