@@ -9,14 +9,14 @@ local function tile_m(p)
   return (p.ping_pong and 1 or CONSUMERS) * p.tiles_m * 64
 end
 
--- the ring; in fc2_dgrad also, for each warp, 16 rows x 40 of sums, column sums, and two chunks of `intermediate`
+-- the ring; in fc2_dgrad also, for each warp, 16 rows x 40 of sums, column sums, and pieces of `intermediate`
 local function shared_bytes(c)
   local p = c.p
   local ring = p.stages * (tile_m(p) + p.tile_n) * 128
   if not roles[c.role].gelu then
     return ring
   end
-  return ring + CONSUMERS * 4 * ((16 * 40 + p.tile_n) * 4 + (p.async_epilogue and 4096 or 0))
+  return ring + CONSUMERS * 4 * ((16 * 40 + p.tile_n) * 4 + 2048 * p.fetch_depth)
 end
 
 local type_name = { tf32 = "f16", bf16 = "bf16" }
@@ -57,8 +57,8 @@ return {
     { name = "tile_n", doc = "columns of C a block computes", values = { 128, 192, 256 }, default = 256 },
     { name = "stages", doc = "depth of the ring of operand blocks", values = { 3, 4, 5, 6 }, default = 4 },
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
-    { name = "async_epilogue", doc = "the epilogue's tile of intermediate comes by cp.async instead of plain loads",
-      values = { false, true }, default = false, roles = { "fc2_dgrad" } },
+    { name = "fetch_depth", doc = "pieces of intermediate (16 x 32 a warp) that the epilogue has in flight; 0: plain loads",
+      values = { 0, 2, 4 }, default = 0, roles = { "fc2_dgrad" } },
     gemm.split_k,
   },
   valid = function(c)
@@ -84,7 +84,7 @@ return {
       return false, "tile taller than the matrix"
     end
     local deeper = { role = c.role, p = { ping_pong = p.ping_pong, tiles_m = p.tiles_m, tile_n = p.tile_n, stages = p.stages + 2,
-      async_epilogue = roles[c.role].gelu and p.async_epilogue } }
+      fetch_depth = roles[c.role].gelu and p.fetch_depth } }
     if p.stages + 2 <= 6 and shared_bytes(deeper) + 1024 <= c.arch.limits.shared_bytes then
       return false, "ring far less deep than fits"
     end
@@ -100,7 +100,7 @@ return {
   source = function(c)
     local p = c.p
     local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
-      return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], async_epilogue = p.async_epilogue })
+      return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], fetch_depth = p.fetch_depth })
     end, "work / tiles")
     values.ptx_sm90 = wgmma(c)
     values.ping_pong, values.tiles_m, values.tile_n, values.stages = p.ping_pong, p.tiles_m, p.tile_n, p.stages

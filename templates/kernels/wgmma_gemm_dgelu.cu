@@ -2,7 +2,7 @@
  * magnitude. A warp moves 16 rows x 32 columns at a time through shared memory, so that one rolled loop does the work
  * with whole 128-byte rows. The sums stay in the operands' scaled units until they leave. */
             constexpr int CHUNK = 32, PITCH = CHUNK + 8;
-            constexpr bool ASYNC = ${async_epilogue}; /* intermediate comes by cp.async, two chunks deep, each lane its own */
+            constexpr int DEPTH = ${fetch_depth}; /* chunks of intermediate in flight by cp.async, each lane its own; 0: plain loads */
             const int exponent = attempt == 0 ? guess_intermediate(scale_a, scale_b, K)
                                               : exponent_in_force(scale_out, LOWEST_INTERMEDIATE);
             if (attempt == 0 && work == 0 && threadIdx.x % 128 == 0)
@@ -11,7 +11,7 @@
             float *staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + (consumer * 4 + warp) * 16 * PITCH;
             float *column_staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + CONSUMERS * 4 * 16 * PITCH + consumer * 4 * TILE_N;
             float4 *fetched = (float4 *)(shared_memory + STAGES * STAGE_BYTES + CONSUMERS * 4 * (16 * PITCH + TILE_N) * 4) +
-                              (consumer * 4 + warp) * 256 + lane;
+                              (consumer * 4 + warp) * 128 * DEPTH + lane;
             const int chunks = min(TILE_N, N - tile_n * TILE_N) / CHUNK;
             float largest = 0.0f;
             auto work_on = [&](auto form) {
@@ -29,19 +29,20 @@
 #pragma unroll
                         for (int k = 0; k < 4; ++k)
                             if (chunk < chunks)
-                                cp_async_16(shared_address(fetched + (chunk & 1) * 128 + k * 32),
+                                cp_async_16(shared_address(fetched + chunk % (DEPTH > 0 ? DEPTH : 1) * 128 + k * 32),
                                             intermediate_row + (i64)k * 4 * N + chunk * CHUNK, row0 + k * 4 < rows_left ? 16 : 0);
                         cp_async_commit();
                     };
-                    if (ASYNC)
-                        fetch(0);
+#pragma unroll
+                    for (int chunk = 0; chunk < DEPTH - 1; ++chunk)
+                        fetch(chunk);
 #pragma unroll 1
                     for (int chunk = 0; chunk < chunks; ++chunk) {
                         float4 column_sums = {0.0f, 0.0f, 0.0f, 0.0f};
                         float4 before[4];
-                        if (ASYNC) {
-                            fetch(chunk + 1);
-                            cp_async_wait<1>();
+                        if (DEPTH > 0) {
+                            fetch(chunk + DEPTH - 1);
+                            cp_async_wait<(DEPTH > 0 ? DEPTH - 1 : 0)>();
                         } else {
 #pragma unroll
                             for (int k = 0; k < 4; ++k)
@@ -62,8 +63,8 @@
                         float chunk_largest = 0.0f;
 #pragma unroll
                         for (int k = 0; k < 4; ++k) {
-                            if (ASYNC)
-                                before[k] = fetched[(chunk & 1) * 128 + k * 32];
+                            if (DEPTH > 0)
+                                before[k] = fetched[chunk % (DEPTH > 0 ? DEPTH : 1) * 128 + k * 32];
                             const float4 x = *(const float4 *)(staging + (lane / 8 + k * 4) * PITCH + lane % 8 * 4);
                             const float4 y = {x.x * gelu_derivative<form.value>(before[k].x), x.y * gelu_derivative<form.value>(before[k].y),
                                               x.z * gelu_derivative<form.value>(before[k].z), x.w * gelu_derivative<form.value>(before[k].w)};
