@@ -16,6 +16,7 @@ typedef struct bench_data {
     size_t workspace_size;
 } bench_data;
 
+/* Device memory for every tensor at these sizes, inputs filled; *data is the caller's to free, also after a failure. */
 mlpbwd_status bench_data_create(dev_context *context, const tensor_sizes *sizes, bench_data *data, mlp_message *why);
 void bench_data_free(bench_data *data); /* {0} is harmless */
 mlpbwd_tensors bench_data_tensors(const bench_data *data);

@@ -14,6 +14,7 @@ void bench_summarise(json_t *result);
 bool bench_all_measured(const json_t *result);
 void bench_print(FILE *out, const json_t *result);
 
+/* A name that --peer takes. */
 bool bench_is_peer(const char *name);
 /* Where peers_torch.py is: `named`, or beside the templates. False: nowhere. */
 bool bench_torch_script(const char *named, char *path, size_t capacity);

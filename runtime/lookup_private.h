@@ -25,9 +25,13 @@ typedef struct lookup_rank {
     int any_sizes;           /* how many of H and I the row leaves open */
 } lookup_rank;
 
+/* T of the request. */
 int64_t lookup_tokens(const lookup_request *request);
+/* On which rung the row serves the request and how near it is, or why it does not (RUNG_NONE and a miss). */
 lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row);
+/* Of two rows on one rung: a is taken before b. */
 bool lookup_better(const lookup_rank *a, const lookup_rank *b);
+/* "exact" and so on; not for RUNG_NONE. */
 const char *lookup_rung_name(lookup_rung rung);
 
 /* Copies what an answer keeps of a row; match and database fields are left alone. OUT_OF_MEMORY. Frees what was there.

@@ -36,11 +36,14 @@ mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *pro
                                 mlp_message *why);
 void plan_image_destroy(plan_image *image); /* NULL is harmless */
 
+/* Bytes. */
 size_t plan_image_workspace(const plan_image *image);
+/* Launches in list order; their slots' names are the image's. */
 size_t plan_image_launch_count(const plan_image *image);
 const char *plan_image_launch_slot(const plan_image *image, size_t launch);
 /* Outputs (bits) that need this launch. */
 unsigned plan_image_launch_outputs(const plan_image *image, size_t launch);
+/* Registers and memory of the launch's kernel. */
 dev_function_info plan_image_launch_function(const plan_image *image, size_t launch);
 
 /* mlpbwd_execute without its argument checks. slot NULL: the whole pass, side streams included; else only that slot's

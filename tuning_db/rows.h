@@ -37,6 +37,7 @@ mlpbwd_status candidate_rank(const db *database, const db_candidate *candidate, 
 /* db_merge's rule: does a new row with this median and date beat the present one? */
 bool rank_beaten(const row_rank *present, double median_us, const char *date);
 
+/* 64 lower-case hexadecimal digits; one of the formats of db_put_blob. */
 bool hash_is_valid(const char *hash);
 bool blob_format_is_known(const char *format);
 

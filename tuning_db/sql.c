@@ -130,12 +130,6 @@ mlpbwd_status sql_finish(sql *s, mlp_message *why) {
     return status;
 }
 
-void sql_rewind(sql *s) {
-    (void)sqlite3_reset(s->statement); /* repeats the last step's error, which has been reported */
-    s->bound = 0;
-    s->error = SQLITE_OK;
-}
-
 const char *sql_text(const sql *s, int column) {
     if (sqlite3_column_type(s->statement, column) != SQLITE_TEXT)
         return NULL;

@@ -44,8 +44,6 @@ void sql_add_bytes(sql *s, const void *bytes, size_t size);
 mlpbwd_status sql_next(sql *s, bool *row, mlp_message *why);
 /* Steps to the end and closes, also on failure. */
 mlpbwd_status sql_finish(sql *s, mlp_message *why);
-/* Ready for new values. */
-void sql_rewind(sql *s);
 
 /* Text of a column until the next step; NULL if it is no text or has a NUL inside (a damaged file). */
 const char *sql_text(const sql *s, int column);

@@ -49,6 +49,7 @@ mlpbwd_status child_start(child *c, const char *command, size_t memory_bytes, ml
  * killed by SIGSEGV (Segmentation fault)" or "exited with status 3"; "" when it was still running. */
 void child_end(child *c, char *text, size_t capacity);
 
+/* Seconds since some moment that no change of the clock moves. */
 double monotonic_seconds(void);
 
 /* A JSON string of any bytes: what is not UTF-8 (a compiler's output cut in the middle, say) becomes '?'. */

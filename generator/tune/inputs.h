@@ -16,6 +16,7 @@ typedef struct tensor_sizes {
     int64_t tokens, hidden_size, intermediate_size;
 } tensor_sizes;
 
+/* Name of the field of mlpbwd_tensors (static), and the tensor's extents. */
 const char *tensor_name(int tensor);
 int64_t tensor_rows(int tensor, const tensor_sizes *sizes);
 int64_t tensor_columns(int tensor, const tensor_sizes *sizes); /* 1 for the biases */
@@ -29,6 +30,7 @@ typedef struct inputs {
     float *tensor[TENSOR_INPUTS];
 } inputs;
 
+/* The suite's inputs: standard normal, weights divided by the root of their last dimension. OUT_OF_MEMORY. */
 mlpbwd_status inputs_create(const tensor_sizes *sizes, uint64_t seed, inputs *out, mlp_message *why);
 void inputs_free(inputs *in); /* {0} is harmless */
 

@@ -13,6 +13,7 @@ typedef struct matrix64 {
     const int64_t *rows, *columns;
 } matrix64;
 
+/* Element (row, column); nothing is checked. */
 double matrix64_at(const matrix64 *m, int64_t row, int64_t column);
 
 /* out[m][n] (dense, row-major) = a[m][k] * b[k][n], on all processors. */

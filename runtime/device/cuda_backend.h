@@ -29,6 +29,7 @@ struct cuda_context {
     cuda_context *next;
 };
 
+/* The same objects as this backend knows them. */
 cuda_device *cuda_device_of(const dev_context *context);
 cuda_context *cuda_context_of(dev_context *context);
 

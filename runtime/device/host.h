@@ -12,6 +12,7 @@ typedef struct host_device {
     host_pool *pool;       /* made with the first module, so that opening the device starts no thread */
 } host_device;
 
+/* The context's device as this backend knows it. */
 host_device *host_of(const dev_context *context);
 
 /* Facts of this machine; everything but what takes a compiler's start. */
