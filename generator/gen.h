@@ -35,6 +35,8 @@ const char *arch_refuses(const json_t *arch, int accuracy, const json_t *needs, 
 /* ---- template.c: running template files ---- */
 /* Runs PATH and gives its table as JSON; the Lua table is kept for kernel_call. */
 mlpbwd_status template_load(gen *generator, const char *path, json_t **fields, mlp_message *why);
+/* Puts a kernel's or pipeline's fields into the list, with what every file may leave out: rank 100, no needs. */
+mlpbwd_status template_keep(json_t *fields, const char *path, const char *name, json_t *list, mlp_message *why);
 /* Calls visit for each FOLDER/NAME.lua, in the order of names. */
 mlpbwd_status template_each(gen *generator, const char *folder,
                             mlpbwd_status (*visit)(gen *generator, const char *path, const char *name,
@@ -91,6 +93,7 @@ typedef struct kernel_variant {
     char *source;
 } kernel_variant;
 
+/* What `operands` says, checked; *operands is a new reference. */
 mlpbwd_status kernel_operands(const kernel_use *use, json_t **operands, mlp_message *why);
 /* given: parameters, may be NULL. INVALID_ARGUMENT with the reason when valid refuses. */
 mlpbwd_status kernel_variant_make(const kernel_use *use, const json_t *given, json_t *reads, kernel_variant *variant,

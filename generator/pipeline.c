@@ -164,11 +164,8 @@ static mlpbwd_status load_pipeline(gen *generator, const char *path, const char 
     if (status == MLPBWD_OK) {
         status = check_pipeline(generator, path, name, fields, why);
     }
-    if (status == MLPBWD_OK &&
-        ((!json_object_get(fields, "rank") && json_object_set_new(fields, "rank", json_integer(100)) != 0) ||
-         (!json_object_get(fields, "needs") && json_object_set_new(fields, "needs", json_array()) != 0) ||
-         json_object_set(generator->pipelines, name, fields) != 0)) {
-        status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", path);
+    if (status == MLPBWD_OK) {
+        status = template_keep(fields, path, name, generator->pipelines, why);
     }
     json_decref(fields);
     return status;

@@ -38,6 +38,15 @@ mlpbwd_status template_load(gen *generator, const char *path, json_t **fields, m
     return status;
 }
 
+mlpbwd_status template_keep(json_t *fields, const char *path, const char *name, json_t *list, mlp_message *why) {
+    if ((!json_object_get(fields, "rank") && json_object_set_new(fields, "rank", json_integer(100)) != 0) ||
+        (!json_object_get(fields, "needs") && json_object_set_new(fields, "needs", json_array()) != 0) ||
+        json_object_set(list, name, fields) != 0) {
+        return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", path);
+    }
+    return MLPBWD_OK;
+}
+
 mlpbwd_status template_each(gen *generator, const char *folder,
                             mlpbwd_status (*visit)(gen *generator, const char *path, const char *name,
                                                    mlp_message *why),

@@ -85,6 +85,12 @@ static int open_database(const db_options *options, db_mode mode, db **database)
     return status == MLPBWD_OK ? EXIT_DONE : cli_failed(status, &why);
 }
 
+/* Reads the command line and opens the database that it names. */
+static int start(const cli_syntax *syntax, int argc, char **argv, db_options *options, db_mode mode, db **database) {
+    cli_parse(syntax, argc, argv, &options->common);
+    return open_database(options, mode, database);
+}
+
 static void print_line(void *user, const char *text) {
     (void)user;
     cli_note("%s", text);
@@ -120,9 +126,8 @@ static int run_check(int argc, char **argv) {
                "Examples:\n"
                "  mlpbwd db check --db my.sqlite\n"};
     db_options options = {0};
-    cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
-    int code = open_database(&options, DB_READ_ONLY, &database);
+    int code = start(&syntax, argc, argv, &options, DB_READ_ONLY, &database);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -165,9 +170,8 @@ static int run_stats(int argc, char **argv) {
                                              "Examples:\n"
                                              "  mlpbwd db stats --json\n"};
     db_options options = {0};
-    cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
-    int code = open_database(&options, DB_READ_ONLY, &database);
+    int code = start(&syntax, argc, argv, &options, DB_READ_ONLY, &database);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -199,9 +203,8 @@ static int run_merge(int argc, char **argv) {
         cli_error("out of memory");
         return EXIT_FAILED;
     }
-    cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
-    int code = open_database(&options, DB_READ_WRITE, &database);
+    int code = start(&syntax, argc, argv, &options, DB_READ_WRITE, &database);
     db_report report = {.line = print_line};
     for (size_t i = 0; i < options.file_count && code == EXIT_DONE; i++) {
         mlp_message why = {""};
@@ -233,9 +236,8 @@ static int run_export(int argc, char **argv) {
             "  mlpbwd db export --device \"NVIDIA H200\" --output winners.json\n"
             "  mlpbwd db export --with-code --output complete.json\n"};
     db_options options = {0};
-    cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
-    int code = open_database(&options, DB_READ_ONLY, &database);
+    int code = start(&syntax, argc, argv, &options, DB_READ_ONLY, &database);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -329,9 +331,8 @@ static int run_prune(int argc, char **argv) {
                "Examples:\n"
                "  mlpbwd db prune --older-than 30\n"};
     db_options options = {0};
-    cli_parse(&syntax, argc, argv, &options.common);
     db *database = NULL;
-    int code = open_database(&options, DB_READ_WRITE, &database);
+    int code = start(&syntax, argc, argv, &options, DB_READ_WRITE, &database);
     if (code != EXIT_DONE) {
         return code;
     }

@@ -25,14 +25,17 @@ static mlpbwd_status dump_plan(const json_t *plan, char **text, mlp_message *why
     return *text != NULL ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
 }
 
-/* First pass: only sources are stored, so that the row is valid in the throw-away database. */
-static mlpbwd_status collect_row(void *user, db *database, const db_plan_row *row, char **text, mlp_message *why) {
-    const imports *work = user;
+/* Makes a row's plan again. First pass (collect): its sources are noted, to be compiled; nothing but sources is stored,
+ * so that the row is valid in the throw-away database. Second pass: its machine code is named and stored. */
+static mlpbwd_status complete_row(imports *work, bool collect, db *database, const db_plan_row *row, char **text,
+                                  mlp_message *why) {
     json_t *plan = NULL;
     json_t *sources = NULL;
     mlpbwd_status status = rebuild(work, row, &plan, &sources, why);
-    if (status == MLPBWD_OK) {
+    if (status == MLPBWD_OK && collect) {
         status = build_set_add(work->set, plan, sources, why);
+    } else if (status == MLPBWD_OK) {
+        work->incomplete += build_set_apply(work->set, plan) > 0 ? 1 : 0;
     }
     if (status == MLPBWD_OK) {
         status = build_set_store(work->set, plan, database, why);
@@ -45,21 +48,12 @@ static mlpbwd_status collect_row(void *user, db *database, const db_plan_row *ro
     return status;
 }
 
+static mlpbwd_status collect_row(void *user, db *database, const db_plan_row *row, char **text, mlp_message *why) {
+    return complete_row(user, true, database, row, text, why);
+}
+
 static mlpbwd_status store_row(void *user, db *database, const db_plan_row *row, char **text, mlp_message *why) {
-    imports *work = user;
-    json_t *plan = NULL;
-    json_t *sources = NULL;
-    mlpbwd_status status = rebuild(work, row, &plan, &sources, why);
-    if (status == MLPBWD_OK) {
-        work->incomplete += build_set_apply(work->set, plan) > 0 ? 1 : 0;
-        status = build_set_store(work->set, plan, database, why);
-    }
-    if (status == MLPBWD_OK) {
-        status = dump_plan(plan, text, why);
-    }
-    json_decref(plan);
-    json_decref(sources);
-    return status;
+    return complete_row(user, false, database, row, text, why);
 }
 
 static mlpbwd_status import_each(const char *const *files, size_t count, db *into, db_complete complete, imports *work,

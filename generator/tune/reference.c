@@ -302,33 +302,42 @@ typedef struct results_head {
     double magnitude[TENSOR_OUTPUTS];
 } results_head;
 
-static size_t results_size(const reference *r) {
-    size_t size = sizeof(results_head);
-    for (int p = 0; p < REFERENCE_PARTS; p++)
-        size += (size_t)(r->part[p].count * r->part[p].length) * sizeof(double) * (r->part[p].absolute ? 2 : 1);
-    return size;
+typedef struct piece {
+    double *values;
+    size_t size; /* in bytes */
+} piece;
+
+/* The arrays behind the head, in order; returns the size of all with the head. */
+static size_t list_pieces(const reference *r, piece pieces[2 * REFERENCE_PARTS]) {
+    size_t total = sizeof(results_head);
+    for (int p = 0; p < REFERENCE_PARTS; p++) {
+        const reference_part *part = &r->part[p];
+        size_t size = (size_t)(part->count * part->length) * sizeof(double);
+        pieces[2 * p] = (piece){part->values, part->values ? size : 0};
+        pieces[2 * p + 1] = (piece){part->absolute, part->absolute ? size : 0};
+        total += pieces[2 * p].size + pieces[2 * p + 1].size;
+    }
+    return total;
 }
 
 void *reference_results(const reference *r, size_t *size) {
-    *size = results_size(r);
-    char *bytes = calloc(1, *size), *at = bytes;
+    piece pieces[2 * REFERENCE_PARTS];
+    *size = list_pieces(r, pieces);
+    char *bytes = malloc(*size), *at = bytes;
     if (!bytes)
         return NULL;
-    results_head head = {r->sizes, r->activation, r->complete, r->finite, {0}};
+    results_head head;
+    memset(&head, 0, sizeof head); /* no stray bytes between the fields */
+    head.sizes = r->sizes;
+    head.activation = r->activation;
+    head.complete = r->complete;
+    head.finite = r->finite;
     memcpy(head.magnitude, r->magnitude, sizeof head.magnitude);
     memcpy(at, &head, sizeof head);
     at += sizeof head;
-    for (int p = 0; p < REFERENCE_PARTS; p++) {
-        const reference_part *part = &r->part[p];
-        size_t length = (size_t)(part->count * part->length) * sizeof(double);
-        if (length > 0)
-            memcpy(at, part->values, length);
-        at += length;
-        if (part->absolute) {
-            memcpy(at, part->absolute, length);
-            at += length;
-        }
-    }
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; at += pieces[i++].size)
+        if (pieces[i].size > 0)
+            memcpy(at, pieces[i].values, pieces[i].size);
     return bytes;
 }
 
@@ -337,8 +346,9 @@ mlpbwd_status reference_restore(const inputs *in, int activation, int64_t sample
     mlpbwd_status status = lay_out(in, activation, samples, seed, out, why);
     if (status != MLPBWD_OK)
         return status;
+    piece pieces[2 * REFERENCE_PARTS];
     results_head head = {.activation = -1};
-    if (size == results_size(out))
+    if (size == list_pieces(out, pieces))
         memcpy(&head, results, sizeof head);
     if (head.activation != activation || head.complete != out->complete || head.sizes.tokens != in->sizes.tokens ||
         head.sizes.hidden_size != in->sizes.hidden_size ||
@@ -349,17 +359,9 @@ mlpbwd_status reference_restore(const inputs *in, int activation, int64_t sample
     out->finite = head.finite;
     memcpy(out->magnitude, head.magnitude, sizeof out->magnitude);
     const char *at = (const char *)results + sizeof head;
-    for (int p = 0; p < REFERENCE_PARTS; p++) {
-        reference_part *part = &out->part[p];
-        size_t length = (size_t)(part->count * part->length) * sizeof(double);
-        if (length > 0)
-            memcpy(part->values, at, length);
-        at += length;
-        if (part->absolute) {
-            memcpy(part->absolute, at, length);
-            at += length;
-        }
-    }
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; at += pieces[i++].size)
+        if (pieces[i].size > 0)
+            memcpy(pieces[i].values, at, pieces[i].size);
     return MLPBWD_OK;
 }
 

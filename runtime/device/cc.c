@@ -60,12 +60,16 @@ static mlpbwd_status version_in(const char *folder, const cc_command *command, c
     return status;
 }
 
+/* Finds the compiler and makes a folder for it to work in, which the caller removes. */
+static mlpbwd_status prepare(cc_command *command, char folder[PATH_MAX], mlp_message *why) {
+    mlpbwd_status status = cc_find(command, why);
+    return status ? status : cc_folder_make(folder, PATH_MAX, why);
+}
+
 mlpbwd_status cc_version(char *text, size_t capacity, mlp_message *why) {
     cc_command command;
     char folder[PATH_MAX];
-    mlpbwd_status status = cc_find(&command, why);
-    if (!status)
-        status = cc_folder_make(folder, sizeof folder, why);
+    mlpbwd_status status = prepare(&command, folder, why);
     if (status)
         return status;
     status = version_in(folder, &command, text, capacity, why);
@@ -147,9 +151,7 @@ mlpbwd_status cc_compile(const dev_compile_request *request, dev_image *image, m
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                         "target \"%.64s\" is not a processor name that a C compiler can know (letters, digits, -_.+)",
                         request->target ? request->target : "");
-    mlpbwd_status status = cc_find(&command, why);
-    if (!status)
-        status = cc_folder_make(folder, sizeof folder, why);
+    mlpbwd_status status = prepare(&command, folder, why);
     if (status)
         return status;
     status = compile_in(folder, &command, request, image, why);
