@@ -20,6 +20,14 @@ if [ -z "${MLPBWD_DATABASE:-}${XDG_DATA_HOME:-}${HOME:-}" ]; then
     say "There is no home folder: the database is $database"
 fi
 
+# The query at the end asks the database that the rows go to.
+before=
+for word; do
+    [ "$before" != --db ] || database=$word
+    case $word in --db=*) database=${word#--db=} ;; esac
+    before=$word
+done
+
 "$tool" devices
 # The first GPU's name and its last column, the compiler: "-" when there is none.
 gpu=$("$tool" devices | awk '$1 ~ /^cuda:/ { print $1, $NF; exit }')
