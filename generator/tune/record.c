@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const RECORD_IN_FLIGHT_REASON = "in flight when the sweep was interrupted";
+static const char *const ONCE = "in flight when a sweep was interrupted", *const AGAIN = "for the second time",
+                         *const TWICE = "in flight when two sweeps were interrupted";
 
 static char *key_text(int64_t tokens, const char *pipeline, const char *slot, const char *kernel,
                       const char *canonical) {
@@ -139,8 +140,9 @@ static mlpbwd_status settle_flights(sweep *s, mlp_message *why) {
     for (size_t i = 0; i < f.count; i++) {
         if (status == MLPBWD_OK) {
             db_candidate row = f.rows[i];
-            row.outcome = "crashed";
-            row.reason = RECORD_IN_FLIGHT_REASON;
+            bool again = strcmp(row.reason, AGAIN) == 0;
+            row.outcome = row.median_us > 0 && !again ? "ok" : "crashed";
+            row.reason = again ? TWICE : ONCE;
             status = db_record_candidate(s->database, &row, why);
         }
         free_row(&f.rows[i]);
@@ -163,13 +165,14 @@ static bool is_final(const sweep *s, const json_t *row) {
             return false;
     if (strcmp(outcome, "ok") == 0)
         return true;
-    if (s->options.retry_failed)
+    if (s->options.retry_failed || strcmp(text_of(row, "reason"), ONCE) == 0)
         return false;
     const json_t *limit = json_object_get(json_object_get(row, "measurement"), "run_limit_seconds");
     return strcmp(outcome, "timeout") != 0 || json_number_value(limit) >= s->options.run_limit_seconds;
 }
 
-json_t *record_find(const sweep *s, const record_key *key) {
+/* The row of this very source and these launches under these options, whatever its outcome; borrowed, else NULL. */
+static json_t *find_same(const sweep *s, const record_key *key) {
     char *text = text_of_key(key);
     json_t *row = text ? json_object_get(s->known, text) : NULL;
     free(text);
@@ -180,7 +183,12 @@ json_t *record_find(const sweep *s, const record_key *key) {
                 strcmp(text_of(m, "compiler"), s->compiler_version) == 0 &&
                 json_integer_value(json_object_get(m, "repetitions")) == s->options.repetitions &&
                 json_integer_value(json_object_get(m, "warmup")) == s->options.warmup;
-    return same && is_final(s, row) ? row : NULL;
+    return same ? row : NULL;
+}
+
+json_t *record_find(const sweep *s, const record_key *key) {
+    json_t *row = find_same(s, key);
+    return row && is_final(s, row) ? row : NULL;
 }
 
 /* ---- writing ---- */
@@ -208,7 +216,14 @@ static mlpbwd_status write_row(sweep *s, const db_candidate *row, mlp_message *w
 mlpbwd_status record_in_flight(sweep *s, const record_key *key, mlp_message *why) {
     if (s->options.replay_path) /* recorded times cannot crash */
         return MLPBWD_OK;
-    return record_put(s, key, "in_flight", "", -1, NULL, why);
+    json_t *before = find_same(s, key);
+    bool timed = strcmp(text_of(before, "outcome"), "ok") == 0;
+    json_t *measurement = timed ? json_incref(json_object_get(before, "measurement")) : NULL;
+    mlpbwd_status status =
+        record_put(s, key, "in_flight", strcmp(text_of(before, "reason"), ONCE) == 0 ? AGAIN : "",
+                   timed ? json_number_value(json_object_get(before, "median")) : -1, measurement, why);
+    json_decref(measurement);
+    return status;
 }
 
 mlpbwd_status record_put(sweep *s, const record_key *key, const char *outcome, const char *reason, double median,

@@ -117,7 +117,9 @@ mlpbwd_status compile_finish_plan(const sweep *s, json_t *plan, const char **bro
 mlpbwd_status compile_store_sources(sweep *s, const json_t *plan, mlp_message *why);
 
 /* ---- record.c ---- */
-/* Reads the rows of this device and problem; those in flight become crashed. */
+/* Reads the rows of this device and problem. Those in flight when their sweep ended become crashed, which counts only
+ * the second time: the first may well have been a kill that had nothing to do with the candidate. One that had been
+ * timed before keeps its time then. */
 mlpbwd_status record_load(sweep *s, mlp_message *why);
 typedef struct record_key {
     int64_t tokens;
@@ -136,7 +138,6 @@ mlpbwd_status record_not_tried(sweep *s, const record_key *key, mlp_message *why
 /* The stored row {outcome, reason, median, measurement} if it holds under these options (same source, launches, driver,
  * compiler and repetitions; limits no shorter than now); borrowed, else NULL. */
 json_t *record_find(const sweep *s, const record_key *key);
-extern const char *const RECORD_IN_FLIGHT_REASON; /* of a crashed row that was in flight when its sweep ended */
 /* Adds the stored rows of one T to the summary's counts. */
 void record_count_known(sweep *s, int64_t tokens);
 /* Adds one candidate to the summary's counts, and to "failed" if it failed. */

@@ -318,6 +318,93 @@ static json_t *candidates_in(const char *path) {
     return rows;
 }
 
+/* ---- what a killed sweep leaves ---- */
+
+typedef struct wanted_row {
+    char device_name[64], parameters[256], measurement[2048], source_hash[DB_HASH_CAPACITY];
+    db_candidate row;
+} wanted_row;
+
+static mlpbwd_status keep_row(void *user, const db_candidate *row, mlp_message *why) {
+    (void)why;
+    wanted_row *kept = user;
+    kept->row = *row;
+    snprintf(kept->device_name, sizeof kept->device_name, "%s", row->device_name);
+    snprintf(kept->parameters, sizeof kept->parameters, "%s", row->parameters);
+    snprintf(kept->measurement, sizeof kept->measurement, "%s", row->measurement);
+    snprintf(kept->source_hash, sizeof kept->source_hash, "%s", row->source_hash);
+    return MLPBWD_OK;
+}
+
+/* Replaces the row of the default variant of the slot "first" by one in flight, or (reason NULL) tells its outcome. */
+static void default_row(const char *path, const char *reason, double median_us, char outcome[64]) {
+    wanted_row kept = {0};
+    db *database = fixture_open(path, DB_READ_WRITE);
+    db_candidate like = {.units = -1,
+                         .tokens = 64,
+                         .hidden_size = -1,
+                         .intermediate_size = -1,
+                         .accuracy = -1,
+                         .pipeline = "direct",
+                         .slot = "first",
+                         .kernel = "first_plain",
+                         .parameters = "{\"tile\":2,\"unroll\":1}"};
+    char word[64] = "";
+    for (int pass = 0; pass < 2; pass++) {
+        static const char *const outcomes[] = {"ok", "crashed"};
+        like.outcome = outcomes[pass];
+        kept.row.date = NULL;
+        assert_int_equal(db_each_candidate(database, &like, keep_row, &kept, NULL), MLPBWD_OK);
+        if (kept.row.date)
+            snprintf(word, sizeof word, "%s", outcomes[pass]);
+    }
+    assert_true(word[0] != '\0');
+    if (outcome)
+        memcpy(outcome, word, sizeof word);
+    if (reason) {
+        db_candidate row = like;
+        row.device_name = kept.device_name;
+        row.arch = "replay";
+        row.units = kept.row.units;
+        row.hidden_size = row.intermediate_size = 64;
+        row.accuracy = kept.row.accuracy;
+        row.measurement = kept.measurement;
+        row.source_hash = kept.source_hash;
+        row.outcome = "in_flight";
+        row.reason = reason;
+        row.median_us = median_us;
+        row.code_hash = "";
+        row.date = "2026-01-02T03:04:05Z";
+        assert_int_equal(db_record_candidate(database, &row, NULL), MLPBWD_OK);
+    }
+    db_close(database);
+}
+
+/* A kill says little about the candidate that was in flight, and the default's loss would be that of the pipeline. */
+static void what_was_in_flight_is_tried_once_more(void **state) {
+    tune_options options = options_for(state, recording());
+    options.tokens = &both[1];
+    options.token_count = 1;
+    char outcome[64];
+    json_decref(run(&options));
+    static const struct {
+        const char *reason;
+        double median_us;
+        const char *outcome;
+    } cases[] = {{"", -1, "ok"}, {"", 100, "ok"}, {"for the second time", -1, "crashed"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        options.seed++; /* so that the stored winner is not enough */
+        default_row(options.database_path, cases[i].reason, cases[i].median_us, NULL);
+        json_t *summary = run(&options);
+        default_row(options.database_path, NULL, 0, outcome);
+        assert_string_equal(outcome, cases[i].outcome);
+        if (strcmp(outcome, "ok") == 0)
+            assert_winner(summary, 64, "direct", 110, 200,
+                          "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
+        json_decref(summary);
+    }
+}
+
 static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
     json_t *json = recording();
     json_object_set_new(json, "seconds_each", json_real(1));
@@ -429,6 +516,7 @@ int main(void) {
                                        TEST(a_failing_candidate_is_left_out_and_named),
                                        TEST(failures_are_remembered_until_they_are_retried),
                                        TEST(a_family_that_hangs_costs_one_limit),
+                                       TEST(what_was_in_flight_is_tried_once_more),
                                        TEST(what_fails_only_at_the_tuned_size_is_found_out),
                                        TEST(impossible_times_are_refused),
                                        TEST(a_budget_ends_the_sweep_and_the_next_goes_on),
