@@ -119,8 +119,8 @@ static mlpbwd_status check_code(void *user, const lookup_request *request, const
         if (status == MLPBWD_OK && bytes == NULL) {
             const char *slot = json_string_value(json_object_get(module, "slot"));
             status = mlp_fail(why, MLPBWD_UNSUPPORTED,
-                              "the plan of rung \"%s\" from %s has no machine code for slot \"%s\": it runs only with "
-                              "MLPBWD_FLAG_ALLOW_COMPILE",
+                              "the plan of rung \"%s\" from %s has no machine code for slot \"%s\": it runs only "
+                              "with MLPBWD_FLAG_ALLOW_COMPILE",
                               answer->match, answer->database_path, slot != NULL ? slot : "");
         }
         free(bytes);

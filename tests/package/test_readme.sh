@@ -8,6 +8,7 @@ trap 'rm -rf "$work"' EXIT
 {
     find runtime tuning_db generator bench -name '*.c' -exec \
         sed -n 's/.*getenv("\([A-Za-z_]*\)").*/\1/p; s/.*"\(MLPBWD_[A-Z_]*\)".*/\1/p' {} +
+    find tests -name '*.c' -exec sed -n 's/.*getenv("\([A-Za-z_]*\)").*/\1/p' {} +
     find tests tuning_db cmake .ci -type f \( -name '*.sh' -o -name run \) ! -name test_setup.sh -exec \
         sed -n 's/.*\${\(MLPBWD_[A-Z_]*\)[-:].*/\1/p' {} +
 } | sort -u >"$work/read"
