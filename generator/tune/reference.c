@@ -302,26 +302,29 @@ typedef struct results_head {
     double magnitude[TENSOR_OUTPUTS];
 } results_head;
 
+enum { RESULT_PIECES = 2 * REFERENCE_PARTS };
 typedef struct piece {
     double *values;
     size_t size; /* in bytes */
 } piece;
 
 /* The arrays behind the head, in order; returns the size of all with the head. */
-static size_t list_pieces(const reference *r, piece pieces[2 * REFERENCE_PARTS]) {
+static size_t list_pieces(const reference *r, piece pieces[RESULT_PIECES]) {
     size_t total = sizeof(results_head);
+    piece *next = pieces;
     for (int p = 0; p < REFERENCE_PARTS; p++) {
         const reference_part *part = &r->part[p];
         size_t size = (size_t)(part->count * part->length) * sizeof(double);
-        pieces[2 * p] = (piece){part->values, part->values ? size : 0};
-        pieces[2 * p + 1] = (piece){part->absolute, part->absolute ? size : 0};
-        total += pieces[2 * p].size + pieces[2 * p + 1].size;
+        *next++ = (piece){part->values, part->values ? size : 0};
+        *next++ = (piece){part->absolute, part->absolute ? size : 0};
     }
+    for (int i = 0; i < RESULT_PIECES; i++)
+        total += pieces[i].size;
     return total;
 }
 
 void *reference_results(const reference *r, size_t *size) {
-    piece pieces[2 * REFERENCE_PARTS];
+    piece pieces[RESULT_PIECES];
     *size = list_pieces(r, pieces);
     char *bytes = malloc(*size), *at = bytes;
     if (!bytes)
@@ -335,7 +338,7 @@ void *reference_results(const reference *r, size_t *size) {
     memcpy(head.magnitude, r->magnitude, sizeof head.magnitude);
     memcpy(at, &head, sizeof head);
     at += sizeof head;
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; at += pieces[i++].size)
+    for (int i = 0; i < RESULT_PIECES; at += pieces[i++].size)
         if (pieces[i].size > 0)
             memcpy(at, pieces[i].values, pieces[i].size);
     return bytes;
@@ -346,7 +349,7 @@ mlpbwd_status reference_restore(const inputs *in, int activation, int64_t sample
     mlpbwd_status status = lay_out(in, activation, samples, seed, out, why);
     if (status != MLPBWD_OK)
         return status;
-    piece pieces[2 * REFERENCE_PARTS];
+    piece pieces[RESULT_PIECES];
     results_head head = {.activation = -1};
     if (size == list_pieces(out, pieces))
         memcpy(&head, results, sizeof head);
@@ -359,7 +362,7 @@ mlpbwd_status reference_restore(const inputs *in, int activation, int64_t sample
     out->finite = head.finite;
     memcpy(out->magnitude, head.magnitude, sizeof out->magnitude);
     const char *at = (const char *)results + sizeof head;
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; at += pieces[i++].size)
+    for (int i = 0; i < RESULT_PIECES; at += pieces[i++].size)
         if (pieces[i].size > 0)
             memcpy(pieces[i].values, at, pieces[i].size);
     return MLPBWD_OK;
