@@ -235,13 +235,21 @@ static void interruption(void **state) {
         (void)strcat(tokens, ",300");
     }
     run_surroundings around = {.interrupt_after_ms = 700};
-    run_result result = RUN(&around, "verify", "--db", shipped, "--device", "host", "--tokens", tokens, "--hidden-size",
-                            "512", "--intermediate-size", "1024", "--json");
-    assert_int_equal(result.code, 130);
-    json_t *value = json_loads(result.output, 0, NULL);
-    assert_true(json_array_size(json_object_get(value, "results")) > 0);
-    json_decref(value);
-    run_result_free(&result);
+#define VERIFY                                                                                                         \
+    TOOL, "verify", "--db", shipped, "--device", "host", "--tokens", tokens, "--hidden-size", "512",                   \
+        "--intermediate-size", "1024", "--json", NULL
+    for (int i = 0; i < 2; i++) { /* once by us; twice in a row, as timeout does it */
+        run_result result = i == 0 ? run_program((const char *const[]){VERIFY}, &around)
+                                   : run_program((const char *const[]){"/usr/bin/timeout", "--preserve-status", "-s",
+                                                                       "INT", "0.7", VERIFY},
+                                                 NULL);
+        assert_int_equal(result.code, 130);
+        json_t *value = json_loads(result.output, 0, NULL);
+        assert_true(json_array_size(json_object_get(value, "results")) > 0);
+        json_decref(value);
+        run_result_free(&result);
+    }
+#undef VERIFY
 }
 
 static void bench_measures(void **state) {
