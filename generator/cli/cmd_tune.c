@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "measure.h"
 #include "suite.h"
 #include "tune.h"
 
@@ -92,7 +93,7 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         options->compile_memory = cli_integer(state, "--compile-memory", argument, 64, 1 << 20) << 20;
         return 0;
     case KEY_REPETITIONS:
-        options->repetitions = cli_integer(state, "--repetitions", argument, 1, 10000);
+        options->repetitions = cli_integer(state, "--repetitions", argument, 1, MEASURE_MAX_TIMES / 2);
         return 0;
     case KEY_WARMUP:
         options->warmup = cli_integer(state, "--warmup", argument, 1, 10000);

@@ -50,6 +50,7 @@ mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *sele
 static void keep_times(finalist *f, const measure_result *result) {
     for (int i = 0; i < result->count && f->count < MEASURE_MAX_TIMES; i++)
         f->times[f->count++] = result->times[i];
+    f->turns += result->count > 0;
     f->clock_mhz = result->clock_mhz;
     snprintf(f->protocol, sizeof f->protocol, "%s", result->protocol);
     if (result->errors) {
@@ -123,7 +124,10 @@ json_t *finalist_measurement(const sweep *s, const finalist *f) {
     memcpy(result->times, f->times, sizeof result->times);
     result->clock_mhz = f->clock_mhz;
     result->errors = f->errors;
-    snprintf(result->protocol, sizeof result->protocol, "%s", f->protocol);
+    if (f->turns > 1)
+        snprintf(result->protocol, sizeof result->protocol, "%.60s, in each of %d turns", f->protocol, f->turns);
+    else
+        snprintf(result->protocol, sizeof result->protocol, "%s", f->protocol);
     json_t *m = record_measurement(s, f->signature, result);
     free(result);
     return m;

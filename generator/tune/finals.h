@@ -12,7 +12,7 @@ typedef struct finalist {
     const char *outcome; /* "ok" until something fails */
     char reason[1024];
     double times[MEASURE_MAX_TIMES], median, clock_mhz;
-    int count;
+    int count, turns;
     char protocol[96];
     json_t *errors;
     bool interrupted;

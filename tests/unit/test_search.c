@@ -124,6 +124,7 @@ static void stores_the_winner(void **state) {
         if (!json_object_get(measurement, fields[i]))
             fail_msg("the winner's measurement has no %s", fields[i]);
     assert_int_equal(json_array_size(json_object_get(measurement, "times_us")), 20);
+    assert_string_equal(text(measurement, "protocol"), "replay of recorded times, in each of 5 turns");
     json_decref(rows);
     db_close(database);
 }
