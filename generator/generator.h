@@ -13,14 +13,13 @@
 typedef struct gen gen;
 
 typedef struct gen_limits {
-    size_t memory_bytes;         /* of the Lua state; 0: 256 MiB */
-    int64_t instructions;        /* per call into a template; 0: 200 million */
+    size_t memory_bytes;  /* of the Lua state; 0: 256 MiB */
+    int64_t instructions; /* per call into a template; 0: 200 million */
 } gen_limits;
 
 /* folders: searched in order (user's first), each with arch/, kernels/, pipelines/, lib/; a file in an earlier one
  * hides its namesake. Every file is loaded and checked now; the first broken one is an error naming file and line. */
-mlpbwd_status gen_open(const char *const *folders, size_t count, const gen_limits *limits, gen **out,
-                       mlp_message *why);
+mlpbwd_status gen_open(const char *const *folders, size_t count, const gen_limits *limits, gen **out, mlp_message *why);
 void gen_close(gen *generator);
 
 /* Descriptions: {"name":{"doc":..,"params":[{"name","doc","values","default"}],..}}: from the same tables, for --help,
@@ -30,8 +29,8 @@ json_t *gen_describe_kernels(gen *generator);   /* name -> doc, roles, needs, ac
 json_t *gen_describe_pipelines(gen *generator); /* name -> doc, needs, accuracies, rank, slots [{slot, role, kernel}] */
 
 typedef struct gen_target {
-    const char *arch;   /* a templates/arch name */
-    int accuracy;       /* mlpbwd_accuracy */
+    const char *arch; /* a templates/arch name */
+    int accuracy;     /* mlpbwd_accuracy */
 } gen_target;
 
 /* Pipelines that can run on the target, default first; array of names. */

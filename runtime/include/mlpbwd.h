@@ -88,15 +88,16 @@ typedef struct {
  * A NULL output is not computed; an input may be NULL when no wanted output reads it; bias1 and bias2 are never read.
  * No output may overlap an input, another output or the workspace. */
 typedef struct {
-    const float *grad_output, *hidden_states, *weight1, *bias1, *weight2, *bias2, *intermediate, *intermediate_activated;
+    const float *grad_output, *hidden_states, *weight1, *bias1, *weight2, *bias2, *intermediate,
+        *intermediate_activated;
     float *grad_hidden_states, *grad_weight1, *grad_bias1, *grad_weight2, *grad_bias2;
 } mlpbwd_tensors;
 
 /* Opens a device and its tuning databases.
  * database_path: a database file, or NULL for the user's ($MLPBWD_DATABASE, else $XDG_DATA_HOME/mlpbwd/tuning.sqlite,
  *   else ~/.local/share/mlpbwd/tuning.sqlite) and then the one shipped with the library. A path given here (or in
- *   $MLPBWD_DATABASE) that cannot be opened is MLPBWD_DATABASE_ERROR; a bad user database found by default is one log line.
- * device: "cuda:N" or "host"; NULL: the device of the CUDA context current in the caller, else the lowest CUDA
+ *   $MLPBWD_DATABASE) that cannot be opened is MLPBWD_DATABASE_ERROR; a bad user database found by default is one log
+ * line. device: "cuda:N" or "host"; NULL: the device of the CUDA context current in the caller, else the lowest CUDA
  *   ordinal, else host.
  * On success *out owns the library; on failure *out is NULL. */
 MLPBWD_API mlpbwd_status mlpbwd_open(const char *database_path, const char *device, mlpbwd_library **out);
@@ -143,7 +144,8 @@ MLPBWD_API const char *mlpbwd_last_error(void);
 /* "major.minor.patch" of the library at run time. */
 MLPBWD_API const char *mlpbwd_version(void);
 
-/* Sends one-line messages (a fallback taken, a database skipped) to fn, from any thread; NULL silences (the default). */
+/* Sends one-line messages (a fallback taken, a database skipped) to fn, from any thread; NULL silences (the default).
+ */
 MLPBWD_API void mlpbwd_set_log(void (*fn)(void *user, const char *message), void *user);
 
 #ifdef __cplusplus
