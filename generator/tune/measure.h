@@ -32,7 +32,7 @@ typedef struct measure_result {
     int count;
     double clock_mhz;
     char protocol[96];
-    json_t *errors;   /* gate_errors_json of the last check, or NULL; owned by the result */
+    json_t *errors;   /* gate_errors_json of the last check and "shape", what it was checked at; NULL; the result's */
     double seconds;   /* that checking and timing took: what limit_seconds bounds */
     bool interrupted; /* not measured, nothing is known */
 } measure_result;

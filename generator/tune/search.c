@@ -1,7 +1,8 @@
 /* Times the variants of every slot at one T, each inside a whole pass whose other slots are at their defaults.
  *
  * Every variant's whole pass is checked on small shapes (tails, both GELU forms, accumulation) once per source and
- * launches; at the tuned T the variants that reach the finals are checked, on rows of every output against float64.
+ * launches, and the errors found then go into the rows of every T; at the tuned T the variants that reach the finals
+ * are checked, on rows of every output against float64.
  *
  * A candidate may take as long as --run-limit says, which is generous, since nothing is known of it. A family of
  * variants that all hang (one value of a parameter that this device cannot stand, say) would cost that much each, so
@@ -64,8 +65,9 @@ static bool adopt_stored(sweep *s, int64_t tokens, trial *t) {
     const char *reason = json_string_value(json_object_get(row, "reason"));
     settle(t, outcome_word(outcome), reason ? reason : "", json_number_value(json_object_get(row, "median")),
            json_incref(json_object_get(row, "measurement")));
-    if (strcmp(t->outcome, "ok") == 0)
-        json_object_set_new(s->gated, t->v->signature, json_true());
+    json_t *errors = json_object_get(t->measurement, "errors");
+    if (strcmp(t->outcome, "ok") == 0 && errors) /* without figures the next T checks again, to have them */
+        json_object_set(s->gated, t->v->signature, errors);
     record_count(s, &key, t->outcome, t->reason);
     return true;
 }
@@ -107,6 +109,15 @@ static double limit_in_slot(const sweep *s, const trial_list *list, const varian
     return hung && slowest > 0 ? fmin(limit, fmax(LEAST_AFTER_TIMEOUT, SLOWEST_ALLOWED * slowest)) : limit;
 }
 
+/* The small shapes are checked at one T only: what was found then is kept for the rows of the others. */
+static void share_errors(sweep *s, const variant *v, measure_result *result) {
+    json_t *known = json_object_get(s->gated, v->signature);
+    if (!known && strcmp(result->outcome, "ok") == 0)
+        json_object_set_new(s->gated, v->signature, result->errors ? json_incref(result->errors) : json_true());
+    else if (!result->errors && json_is_object(known))
+        result->errors = json_incref(known);
+}
+
 static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, trial *t, double base_us,
                              mlp_message *why) {
     record_key key = key_of(t, tokens);
@@ -134,8 +145,8 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
         const char *outcome = result->outcome, *reason = result->reason;
         s->timed++;
         t->seconds = result->seconds;
+        share_errors(s, t->v, result);
         if (strcmp(outcome, "ok") == 0) {
-            json_object_set_new(s->gated, t->v->signature, json_true());
             reason = plausible_reason(s, t->v->role, t->v->plan, t->v->slot, tokens, median, text, sizeof text);
             outcome = reason ? "impossible_time" : "ok";
         }
@@ -211,8 +222,12 @@ static mlpbwd_status attempt_from(sweep *s, int64_t tokens, trial_list *list, si
     double started = sweep_now(s);
     for (size_t i = first; i < list->count; i++) {
         trial *t = &list->items[i];
-        if (sweep_interrupted(s) || (deadline > 0 && sweep_now(s) > deadline))
+        if (sweep_interrupted(s))
             return MLPBWD_OK;
+        if (deadline > 0 && sweep_now(s) > deadline) {
+            s->budget_ended = true;
+            return MLPBWD_OK;
+        }
         mlpbwd_status status = attempt(s, tokens, list, t, base_us, why);
         if (status != MLPBWD_OK)
             return status;
@@ -222,8 +237,11 @@ static mlpbwd_status attempt_from(sweep *s, int64_t tokens, trial_list *list, si
         if (t->outcome && strcmp(t->outcome, "ok") != 0)
             sweep_progress(s, true, "T=%lld %s %s %s: %s %s", (long long)tokens, t->v->slot, t->v->kernel,
                            t->v->canonical, t->outcome, t->reason ? t->reason : "");
-        sweep_progress(s, i + 1 == list->count, "T=%lld: %zu of %zu candidates, %s %s %.1f us, ETA %.0f s",
-                       (long long)tokens, i + 1, list->count, t->v->slot, t->v->kernel, t->median, left);
+        char figure[40] = "has no time";
+        if (t->median >= 0)
+            snprintf(figure, sizeof figure, "%.1f us", t->median);
+        sweep_progress(s, i + 1 == list->count, "T=%lld: %zu of %zu candidates, %s %s %s, ETA %.0f s",
+                       (long long)tokens, i + 1, list->count, t->v->slot, t->v->kernel, figure, left);
     }
     return MLPBWD_OK;
 }
@@ -254,8 +272,12 @@ mlpbwd_status search_slots(sweep *s, int64_t tokens, trial_list *list, double ba
             const variant *v = list->items[i].v;
             if (best_trial(list, v) != &list->items[i])
                 continue;
-            if (sweep_interrupted(s) || (deadline > 0 && sweep_now(s) > deadline))
+            if (sweep_interrupted(s))
                 return MLPBWD_OK;
+            if (deadline > 0 && sweep_now(s) > deadline) {
+                s->budget_ended = true;
+                return MLPBWD_OK;
+            }
             status = space_neighbours(s, tokens, v, list, why);
         }
         if (status != MLPBWD_OK || list->count == before)

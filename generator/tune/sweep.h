@@ -71,13 +71,14 @@ typedef struct sweep {
     source_state *source_states;
     size_t source_count;
     json_t *known;          /* row key -> stored row */
-    json_t *gated;          /* signature -> true: small shapes passed */
+    json_t *gated;          /* signature -> errors on the small shapes, which passed; true: no figures are known */
     json_t *winners_so_far; /* "pipeline/slot" -> {canonical: kernel}: tried early at the next T */
     json_t *summary;
     double started; /* measurer's or monotonic seconds */
     int64_t timed, compiled;
     double last_progress;
-    bool pending; /* rows in an open transaction */
+    bool pending;      /* rows in an open transaction */
+    bool budget_ended; /* before all was tried that there was to try */
 } sweep;
 
 double sweep_now(const sweep *s);
@@ -143,7 +144,8 @@ void record_count_known(sweep *s, int64_t tokens);
 /* Adds one candidate to the summary's counts, and to "failed" if it failed. */
 void record_count(sweep *s, const record_key *key, const char *outcome, const char *reason);
 /* {times_us, spread_us, errors, protocol, clock_mhz} and what every row has: {driver, compiler, repetitions, warmup,
- * limits, signature, power limit}. result NULL: only that. New reference. */
+ * limits, signature, power limit}. result NULL: only that. errors say the shape they were taken at: of a slot's variant
+ * a small one, at whichever T its source and launches were first tried. New reference. */
 json_t *record_measurement(const sweep *s, const char *signature, const measure_result *result);
 
 /* ---- plausible.c ---- */

@@ -145,7 +145,7 @@ typedef struct measurement {
     char reason[1024];
     bool fatal;
     gate_errors errors;
-    bool checked;
+    char shape[128]; /* of the last check, which errors are of; "": not checked */
 } measurement;
 
 static void judge(measurement *m, const char *outcome, const char *reason) {
@@ -166,13 +166,13 @@ static void check(worker_problem *p, const plan_image *image, measurement *m, bo
         judge_status(m, status, &why);
         return;
     }
-    m->checked = true;
+    snprintf(m->shape, sizeof m->shape, "T=%lld H=%lld I=%lld%s%s", (long long)p->in.sizes.tokens,
+             (long long)p->in.sizes.hidden_size, (long long)p->in.sizes.intermediate_size,
+             p->problem.activation == MLPBWD_GELU_ERF ? " gelu_erf" : "",
+             p->problem.flags & MLPBWD_FLAG_ACCUMULATE ? " accumulating" : "");
     if (m->errors.failed) {
         judge(m, "wrong", "");
-        snprintf(m->reason, sizeof m->reason, "T=%lld H=%lld I=%lld%s%s: %s", (long long)p->in.sizes.tokens,
-                 (long long)p->in.sizes.hidden_size, (long long)p->in.sizes.intermediate_size,
-                 p->problem.activation == MLPBWD_GELU_ERF ? " gelu_erf" : "",
-                 p->problem.flags & MLPBWD_FLAG_ACCUMULATE ? " accumulating" : "", m->errors.failed);
+        snprintf(m->reason, sizeof m->reason, "%s: %s", m->shape, m->errors.failed);
     }
 }
 
@@ -316,8 +316,11 @@ static mlpbwd_status measure(worker *w, const json_t *request, json_t *answer, b
     }
     json_object_set_new(answer, "outcome", json_string(m->outcome ? m->outcome : "ok"));
     json_object_set_new(answer, "reason", json_text(m->reason));
-    if (m->checked)
-        json_object_set_new(answer, "errors", gate_errors_json(&m->errors));
+    if (m->shape[0]) {
+        json_t *errors = gate_errors_json(&m->errors);
+        json_object_set_new(errors, "shape", json_string(m->shape));
+        json_object_set_new(answer, "errors", errors);
+    }
     json_object_set_new(answer, "fatal", json_boolean(m->fatal));
     *fatal = m->fatal;
     free(m);

@@ -103,6 +103,48 @@ static void culprits_are_named_and_the_rest_is_kept(void **state) {
     json_decref(second);
 }
 
+/* ---- error figures ---- */
+
+static mlpbwd_status check_errors(void *user, const db_candidate *row, mlp_message *why) {
+    (void)why;
+    if (strcmp(row->outcome, "ok") != 0)
+        return MLPBWD_OK;
+    json_t *measurement = json_loads(row->measurement, 0, NULL), *errors = json_object_get(measurement, "errors");
+    const json_t *hidden = json_object_get(errors, "grad_hidden_states");
+    double error = json_number_value(json_object_get(hidden, "frobenius"));
+    bool whole_pass = !row->slot[0], at_tuned = strcmp(text(errors, "shape"), "T=40 H=64 I=64") == 0;
+    at_tuned = at_tuned || strcmp(text(errors, "shape"), "T=24 H=64 I=64") == 0;
+    if (!(error > 0 && error < 1e-5) || whole_pass != at_tuned || !text(errors, "shape")[0])
+        fail_msg("T=%lld slot \"%s\" %s: %s", (long long)row->tokens, row->slot, row->parameters, row->measurement);
+    json_decref(measurement);
+    ++*(int *)user;
+    return MLPBWD_OK;
+}
+
+static int rows_with_errors(const char *path, int64_t at) {
+    int count = 0;
+    db *database = fixture_open(path, DB_READ_ONLY);
+    db_candidate like = {.units = -1, .tokens = at, .hidden_size = -1, .intermediate_size = -1, .accuracy = -1};
+    assert_int_equal(db_each_candidate(database, &like, check_errors, &count, NULL), MLPBWD_OK);
+    db_close(database);
+    return count;
+}
+
+/* Small shapes are checked once, and their errors are in the rows of the second T too. */
+static void rows_of_every_t_have_error_figures(void **state) {
+    static const int64_t both[] = {40, 24};
+    if (!host_compiles())
+        skip();
+    tune_options options = options_for(state);
+    options.tokens = both;
+    options.token_count = 2;
+    options.compile_limit_seconds = options.run_limit_seconds = 2;
+    json_decref(run(&options));
+    int first = rows_with_errors(options.database_path, 40);
+    assert_true(first >= 4);
+    assert_int_equal(rows_with_errors(options.database_path, 24), first);
+}
+
 /* ---- kills and interruptions ---- */
 
 static void pause_ms(long ms) {
@@ -232,6 +274,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "__compile") == 0)
         return tune_compile_main(argc, argv);
     const struct CMUnitTest tests[] = {TEST(culprits_are_named_and_the_rest_is_kept), TEST(killed_sweeps_go_on),
+                                       TEST(rows_of_every_t_have_error_figures),
                                        TEST(an_interrupted_sweep_ends_soon_and_goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
