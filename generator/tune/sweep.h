@@ -1,7 +1,7 @@
-/* What the parts of one sweep share. A sweep is: enumerate the variants of every slot of every pipeline (space.c),
- * compile their sources (compile_phase.c), and for each T time the slots one by one inside a whole pass (search.c),
- * then the best whole passes in turns (finals.c). Every step reads and writes rows (record.c), so that any of it can be
- * repeated at no cost. */
+/* What the parts of one sweep share. A sweep is: enumerate the variants of every slot of every pipeline (space.c,
+ * variant.c), compile their sources (compile_phase.c), and for each T time the slots one by one inside a whole pass
+ * (search.c), then the best whole passes in turns (finals.c). Every step reads and writes rows (record.c), so that any
+ * of it can be repeated at no cost. */
 #ifndef MLP_SWEEP_H
 #define MLP_SWEEP_H
 
@@ -100,12 +100,16 @@ char *sweep_canonical_parameters(const json_t *parameters);
 mlpbwd_status space_trials(sweep *s, int64_t tokens, trial_list *out, mlp_message *why);
 /* Neighbours of a variant (one parameter one step further) that are in no list yet, appended to the list. */
 mlpbwd_status space_neighbours(sweep *s, int64_t tokens, const variant *centre, trial_list *list, mlp_message *why);
+/* What a list owns; not the variants. Leaves it empty. */
 void space_free_trials(trial_list *list);
-void space_free(sweep *s);
+
+/* ---- variant.c ---- */
 /* The plan of a pipeline with every slot at its default; borrowed. NULL pipeline: the default pipeline. */
 mlpbwd_status space_default_plan(sweep *s, const char *pipeline, json_t **plan, mlp_message *why);
 /* Builds a plan and takes note of its sources. selection: slot -> parameters. */
 mlpbwd_status space_plan(sweep *s, const char *pipeline, const json_t *selection, json_t **plan, mlp_message *why);
+/* All variants, default plans and sources, at the sweep's end. */
+void space_free(sweep *s);
 
 /* ---- compile_phase.c ---- */
 /* Compiles what has no machine code yet, the first trials' sources first, at most until `deadline` (sweep_now; 0:
