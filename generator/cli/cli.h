@@ -20,14 +20,16 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the whole name, "mlpbwd query"; returns an exit code */
 } cli_command;
 
-int command_devices(int argc, char **argv);
-int command_tune(int argc, char **argv);
-int command_compile(int argc, char **argv);
-int command_query(int argc, char **argv);
-int command_verify(int argc, char **argv);
-int command_bench(int argc, char **argv); /* in bench/ */
-int command_emit(int argc, char **argv);
-int command_db(int argc, char **argv);
+/* Each reads its own options (`mlpbwd COMMAND --help` is their reference), prints its result to standard output or a
+ * file and what went wrong to standard error, and returns an exit code. A usage error ends the process. */
+int command_devices(int argc, char **argv); /* the devices that can be opened here */
+int command_tune(int argc, char **argv);    /* finds the fastest plans of a device by measuring */
+int command_compile(int argc, char **argv); /* tune's first phase alone: needs no device */
+int command_query(int argc, char **argv);   /* which plan the library would take */
+int command_verify(int argc, char **argv);  /* results against float64 */
+int command_bench(int argc, char **argv);   /* in bench/: times of whole passes */
+int command_emit(int argc, char **argv);    /* the source text of one kernel variant */
+int command_db(int argc, char **argv);      /* keeping databases: dispatches to the commands under `db` */
 
 /* Runs the entry named by argv[1] of a table that ends in {NULL}. `program` is the name so far ("mlpbwd"), `doc` the
  * text over the list of commands. No or an unknown word: exit code 2 and a hint. */

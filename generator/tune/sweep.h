@@ -81,7 +81,10 @@ typedef struct sweep {
     bool budget_ended; /* before all was tried that there was to try */
 } sweep;
 
+/* Seconds since some fixed moment: the measurer's, so that recorded times have a clock of their own; without one,
+ * monotonic. Budgets and deadlines go by it. */
 double sweep_now(const sweep *s);
+/* True once the caller's flag (tune_options) is set: begin nothing new, keep what there is. */
 bool sweep_interrupted(const sweep *s);
 /* At most one line a second unless important. */
 void sweep_progress(sweep *s, bool important, const char *format, ...) __attribute__((format(printf, 3, 4)));
