@@ -204,6 +204,28 @@ static int print_text(const emit_options *options, const char *content) {
     return cli_file_close(&file, true);
 }
 
+/* Whether it was a name or a value on the command line that was refused, rather than a template that is broken. */
+static bool is_usage(gen *generator, const emit_options *options, const char *role, const gen_target *target) {
+    json_t *archs = gen_describe_archs(generator);
+    json_t *kernels = gen_describe_kernels(generator);
+    const json_t *roles = json_object_get(json_object_get(kernels, options->kernel), "roles");
+    bool known = false;
+    size_t index = 0;
+    json_t *name = NULL;
+    json_array_foreach(roles, index, name) {
+        known = known || strcmp(json_string_value(name), role) == 0;
+    }
+    known = known && json_object_get(archs, options->arch) != NULL;
+    json_decref(archs);
+    json_decref(kernels);
+    char *standard = NULL;
+    mlp_message ignored;
+    bool refused = known && json_object_size(options->parameters) > 0 &&
+                   gen_emit(generator, options->kernel, role, target, NULL, &standard, &ignored) == MLPBWD_OK;
+    free(standard);
+    return !known || refused;
+}
+
 static int emit_variant(gen *generator, const emit_options *options) {
     gen_target target = {options->arch, options->common.accuracy < 0 ? 0 : options->common.accuracy};
     json_t *kernels = gen_describe_kernels(generator);
@@ -235,10 +257,12 @@ static int emit_variant(gen *generator, const emit_options *options) {
     } else {
         status = gen_emit(generator, options->kernel, role, &target, options->parameters, &content, &why);
     }
-    json_decref(kernels);
     int code = EXIT_DONE;
     if (status != MLPBWD_OK) {
         code = cli_failed(status, &why);
+        if (status == MLPBWD_INVALID_ARGUMENT && (role == NULL || is_usage(generator, options, role, &target))) {
+            code = EXIT_USAGE;
+        }
     } else if (content == NULL) {
         cli_error("out of memory");
         code = EXIT_FAILED;
@@ -246,6 +270,7 @@ static int emit_variant(gen *generator, const emit_options *options) {
         code = print_text(options, content);
     }
     free(content);
+    json_decref(kernels); /* role may be a name in it */
     return code;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "measure.h"
+#include "generator.h"
 #include "suite.h"
 #include "tune.h"
 
@@ -193,6 +194,21 @@ static int settle_database(cli_options *options) {
 
 static int sweep(sweep_options *options, bool compile_only) {
     int code = settle_database(&options->common);
+/* Whether --arch names an architecture that the templates do not have; templates that do not load say nothing of it. */
+static bool is_unknown_arch(const sweep_options *options) {
+    gen *generator = NULL;
+    mlp_message ignored;
+    if (options->arch == NULL ||
+        gen_open(options->common.templates, options->common.template_count, NULL, &generator, &ignored) != MLPBWD_OK) {
+        return false;
+    }
+    json_t *archs = gen_describe_archs(generator);
+    bool unknown = json_object_get(archs, options->arch) == NULL;
+    json_decref(archs);
+    gen_close(generator);
+    return unknown;
+}
+
     if (code == EXIT_DONE) {
         code = cli_default_templates(&options->common);
     }
@@ -232,7 +248,8 @@ static int sweep(sweep_options *options, bool compile_only) {
     bool interrupted = *cli_interrupted() != 0 || json_is_true(json_object_get(summary, "interrupted"));
     if (status != MLPBWD_OK && !interrupted) {
         json_decref(summary);
-        return cli_failed(status, &why);
+        code = cli_failed(status, &why);
+        return is_unknown_arch(options) ? EXIT_USAGE : code;
     }
     if (summary != NULL) {
         (void)json_object_set_new(summary, "database", json_string(options->common.database));

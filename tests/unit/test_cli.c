@@ -194,11 +194,17 @@ static void emit(void **state) {
     assert_true(json_array_size(json_object_get(value, "launches")) >= 4);
     json_decref(value);
     run_result_free(&launches);
-    expect(1, "no_such_parameter",
+    expect(2, "no_such_parameter",
            RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "no_such_parameter=1"));
-    expect(1, "7", RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "tile_m=7"));
-    expect(1, "no kernel 'nothing'", RUN(NULL, "emit", "--kernel", "nothing", "--arch", "x86-64-v3"));
-    expect(1, "sm_1", RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "sm_1"));
+    expect(2, "7", RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "tile_m=7"));
+    expect(2, "no kernel 'nothing'", RUN(NULL, "emit", "--kernel", "nothing", "--arch", "x86-64-v3"));
+    expect(2, "sm_1", RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "sm_1"));
+    expect(2, "no_such_role",
+           RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--role", "no_such_role"));
+    expect(2, "tile_m",
+           RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "x86-64-v3", "--set", "tile_m=7", "--launches"));
+    expect(1, "host_gemm", RUN(NULL, "emit", "--kernel", "host_gemm", "--arch", "sm_90a")); /* known, but not there */
+    expect(2, "sm_1", RUN(NULL, "compile", "--arch", "sm_1", "--db", path_in(folder, "no arch.sqlite")));
     expect(1, "missing", RUN(NULL, "emit", "--list", "--templates", path_in(folder, "missing")));
 }
 
