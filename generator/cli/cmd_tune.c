@@ -153,7 +153,8 @@ static void print_summary(FILE *out, const json_t *summary) {
         (void)fprintf(out, "%s%lld %s", separator, (long long)json_integer_value(count), outcome);
         separator = ", ";
     }
-    (void)fputc('\n', out);
+    bool budget_ended = json_is_true(json_object_get(summary, "budget_ended"));
+    (void)fputs(budget_ended ? " The budget ended before all was tried.\n" : "\n", out);
     json_t *failure = NULL;
     json_array_foreach(json_object_get(summary, "failed"), index, failure) {
         if (index == 10) {
@@ -252,11 +253,14 @@ static bool is_unknown_arch(const sweep_options *options) {
         return is_unknown_arch(options) ? EXIT_USAGE : code;
     }
     if (summary != NULL) {
-        (void)json_object_set_new(summary, "database", json_string(options->common.database));
+        (void)json_object_set_new(summary, "database", json_text(options->common.database));
+        bool budget_ended = json_is_true(json_object_get(summary, "budget_ended"));
         size_t winners = json_array_size(json_object_get(summary, "winners"));
         code = cli_result(&options->common, summary, print_summary);
         if (code == EXIT_DONE && !compile_only && !interrupted && winners == 0 && options->shard_count <= 1) {
-            cli_error("no candidate passed: no row was stored in %s", options->common.database);
+            cli_error("%s: no row was stored in %s",
+                      budget_ended ? "the budget ended before a pass was right" : "no candidate passed",
+                      options->common.database);
             code = EXIT_FAILED;
         }
     }

@@ -96,6 +96,8 @@ static mlpbwd_status run_pool(phase *p, mlp_message *why) {
     compile_callbacks callbacks = {done, stop, p};
     p->started = sweep_now(s);
     mlpbwd_status status = compile_all(&settings, sources, p->count, &callbacks, why);
+    if (status == MLPBWD_OK && p->finished < p->count && !sweep_interrupted(s))
+        p->s->budget_ended = true;
     free(sources);
     return status;
 }

@@ -40,8 +40,10 @@ mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *sele
         finalist_free(f);
         return status;
     }
-    if (broken) {
-        f->outcome = *broken ? broken : "invalid";
+    if (broken && !*broken) {
+        f->interrupted = true; /* the time for compiling ended first: nothing is known of it */
+    } else if (broken) {
+        f->outcome = broken;
         snprintf(f->reason, sizeof f->reason, "%s", reason);
     }
     return MLPBWD_OK;
@@ -143,7 +145,9 @@ mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *
                                  json_object_get(plan, "parameters"), &f, why);
     if (status != MLPBWD_OK)
         return status;
-    if (strcmp(f.outcome, "ok") == 0)
+    if (f.interrupted && !sweep_interrupted(s))
+        sweep_progress(s, true, "T=%lld: the default pass is not compiled yet", (long long)tokens);
+    if (strcmp(f.outcome, "ok") == 0 && !f.interrupted)
         status = finalist_measure(s, tokens, &f, true, 3, 0, why);
     if (status == MLPBWD_OK && strcmp(f.outcome, "ok") == 0 && !f.interrupted)
         *us = measure_median(f.times, f.count);
@@ -183,7 +187,9 @@ static mlpbwd_status run_rounds(sweep *s, int64_t tokens, finalist *list, size_t
         sweep_progress(s, round + 1 == ROUNDS, "T=%lld: finals, round %d of %d, %zu passes", (long long)tokens,
                        round + 1, ROUNDS, count);
         double now = sweep_now(s);
-        if (sweep_interrupted(s) || (deadline > 0 && now + (now - started) > deadline))
+        const bool late = deadline > 0 && now + (now - started) > deadline;
+        s->budget_ended = s->budget_ended || (late && round + 1 < ROUNDS);
+        if (sweep_interrupted(s) || late)
             break;
     }
     for (size_t i = 0; i < count && status == MLPBWD_OK; i++)
@@ -283,11 +289,13 @@ mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double defa
         /* the default is the first entrant */
         const finalist *standard = count > 0 ? &finalists[0] : NULL;
         const finalist *winner = choose(finalists, count, standard);
-        double standard_us = standard && strcmp(standard->outcome, "ok") == 0 ? standard->median : -1;
+        double standard_us =
+            standard && !standard->interrupted && strcmp(standard->outcome, "ok") == 0 ? standard->median : -1;
         if (winner)
             status = winner_store(s, tokens, winner, standard_us, complete, why);
         else
-            sweep_progress(s, true, "T=%lld: no pass is right, nothing is stored", (long long)tokens);
+            sweep_progress(s, true, "T=%lld: %s, nothing is stored", (long long)tokens,
+                           s->budget_ended ? "the budget ended before a pass was right" : "no pass is right");
     }
     free_finalists(finalists, count);
     return status;

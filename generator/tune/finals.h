@@ -15,7 +15,7 @@ typedef struct finalist {
     int count, turns;
     char protocol[96];
     json_t *errors;
-    bool interrupted;
+    bool interrupted; /* or never compiled: no row says anything of it */
 } finalist;
 
 /* selection: slot -> parameters. */

@@ -253,6 +253,7 @@ mlpbwd_status tune_run(const tune_options *options, json_t **summary, mlp_messag
         json_object_set_new(s.summary, "timed", json_integer(s.timed));
         json_object_set_new(s.summary, "compiled", json_integer(s.compiled));
         json_object_set_new(s.summary, "interrupted", json_boolean(sweep_interrupted(&s)));
+        json_object_set_new(s.summary, "budget_ended", json_boolean(s.budget_ended));
         json_object_set_new(s.summary, "seconds", json_real(monotonic_seconds() - started));
     }
     close_all(&s);

@@ -36,7 +36,8 @@ typedef struct tune_options {
 } tune_options;
 
 /* *summary: {"winners":[{tokens, pipeline, parameters, median_us, default_us}], "candidates":{outcome: count},
- * "timed":n, "compiled":n, "failed":[{...reason}], "interrupted":bool, "seconds":..}. */
+ * "timed":n, "compiled":n, "failed":[{...reason}], "interrupted":bool, "seconds":..,
+ * "budget_ended":bool (before all was tried)}. */
 mlpbwd_status tune_run(const tune_options *options, json_t **summary, mlp_message *why);
 
 /* Child processes: `mlpbwd __worker ...`, `mlpbwd __compile`; JSON lines on standard input and output. */

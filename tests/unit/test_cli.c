@@ -287,6 +287,22 @@ static void expect_answer(const char *told, const char *device, const char *matc
     expect(code, told, result);
 }
 
+/* What there was no time to compile is no failure: nothing is written of it, and the budget is named. */
+static void a_budget_of_nothing(void **state) {
+    (void)state;
+    const char *path = path_in(folder, "short.sqlite");
+    run_result result = RUN(NULL, "tune", "--device", "host", "--tokens", "7", "--hidden-size", "64",
+                            "--intermediate-size", "64", "--budget", "0.001s", "--db", path, "--json");
+    assert_int_equal(result.code, 1);
+    assert_non_null(strstr(result.errors, "the budget ended before a pass was right"));
+    assert_null(strstr(result.errors, "the default pass fails"));
+    json_t *summary = json_loads(result.output, 0, NULL);
+    assert_true(json_is_true(json_object_get(summary, "budget_ended")));
+    json_decref(summary);
+    run_result_free(&result);
+    expect(4, NULL, RUN(NULL, "db", "list", "--candidates", "--db", path));
+}
+
 /* As the library does: on the device at hand a row without machine code is passed over. */
 static void query_passes_over_what_cannot_run(void **state) {
     (void)state;
@@ -335,6 +351,7 @@ int main(void) {
         cmocka_unit_test(locales_change_nothing),
         cmocka_unit_test(no_home),
         cmocka_unit_test(unprivileged),
+        cmocka_unit_test(a_budget_of_nothing),
         cmocka_unit_test(query_passes_over_what_cannot_run),
         cmocka_unit_test(bad_user_database),
     };
