@@ -3,9 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "channel.h"
 #include "cli.h"
-#include "measure.h"
 #include "generator.h"
+#include "measure.h"
 #include "suite.h"
 #include "tune.h"
 
@@ -193,8 +194,6 @@ static int settle_database(cli_options *options) {
     return EXIT_DONE;
 }
 
-static int sweep(sweep_options *options, bool compile_only) {
-    int code = settle_database(&options->common);
 /* Whether --arch names an architecture that the templates do not have; templates that do not load say nothing of it. */
 static bool is_unknown_arch(const sweep_options *options) {
     gen *generator = NULL;
@@ -210,6 +209,8 @@ static bool is_unknown_arch(const sweep_options *options) {
     return unknown;
 }
 
+static int sweep(sweep_options *options, bool compile_only) {
+    int code = settle_database(&options->common);
     if (code == EXIT_DONE) {
         code = cli_default_templates(&options->common);
     }
