@@ -85,6 +85,7 @@ static bool try_with(long before, long count) {
     bool failed = failing < count;
     allowed = -1;
 #else
+    (void)before, (void)count;
     bool failed = false;
 #endif
     if (status != MLPBWD_OK) {
