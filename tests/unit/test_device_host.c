@@ -1,134 +1,8 @@
-/* The host device end to end: hand-written C kernels are compiled, loaded and launched, also from many threads. */
-#include <dirent.h>
-#include <errno.h>
-#include <math.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+/* The host device end to end: memory, launches also from many threads and across fork, timing. Modules have a program
+ * of their own. */
+#include "host_fixture.h"
 
-#include <cmocka.h>
-
-#include "device/device.h"
 #include "device/host_pool.h"
-
-static const char kernel_source[] =
-    "#include <math.h>\n"
-    "#include <pthread.h>\n"
-    "#include <stdint.h>\n"
-    "typedef unsigned u;\n"
-    /* out[i] = a * in[i] + tanh(in[i]), one piece of 64 a point */
-    "void affine(void *const *args, u x, u y, u z) {\n"
-    "    float *out = *(float **)args[0];\n"
-    "    const float *in = *(const float **)args[1];\n"
-    "    float a = *(float *)args[2];\n"
-    "    int64_t n = *(int64_t *)args[3];\n"
-    "    for (int64_t i = 64 * (int64_t)x; i < 64 * (int64_t)x + 64 && i < n; i++) out[i] = a * in[i] + tanhf(in[i]);\n"
-    "}\n"
-    /* counts each point of a grid, and notes the thread that came */
-    "void count(void *const *args, u x, u y, u z) {\n"
-    "    int *counts = *(int **)args[0];\n"
-    "    pthread_t *threads = *(pthread_t **)args[1];\n"
-    "    const u *grid = *(const u **)args[2];\n"
-    "    u i = x + grid[0] * (y + grid[1] * z);\n"
-    "    counts[i]++;\n"
-    "    threads[i] = pthread_self();\n"
-    "}\n"
-    /* calls back */
-    "void call(void *const *args, u x, u y, u z) {\n"
-    "    (*(void (**)(void *, u))args[0])(*(void **)args[1], x);\n"
-    "}\n";
-
-typedef struct fixture {
-    dev *device;
-    dev_context *context;
-    dev_image image;
-    dev_module *module;
-    dev_function *affine, *count, *call;
-} fixture;
-
-static void get(fixture *f, const char *entry, dev_function **function) {
-    mlp_message why;
-    dev_function_info info;
-    if (dev_function_get(f->module, entry, 0, function, &info, &why))
-        fail_msg("%s", why.text);
-    assert_true(info.max_threads >= 1);
-    assert_int_equal(info.local_bytes, 0);
-}
-
-static int set_up(void **state) {
-    static fixture f;
-    mlp_message why;
-    if (dev_compiler_version("cc", (char[64]){0}, 64, &why)) {
-        print_message("%s\n", why.text);
-        *state = NULL;
-        return 0;
-    }
-    assert_int_equal(dev_open("host", &f.device, &why), MLPBWD_OK);
-    assert_int_equal(dev_context_get(f.device, &f.context, &why), MLPBWD_OK);
-    const dev_info *info = dev_get_info(f.device);
-    dev_compile_request request = {"cc", info->arch, kernel_source, "test kernels"};
-    if (dev_compile(&request, &f.image, &why))
-        fail_msg("%s", why.text);
-    assert_string_equal(f.image.format, "elf-so");
-    if (dev_module_load(f.context, f.image.bytes, f.image.size, f.image.format, &f.module, &why))
-        fail_msg("%s", why.text);
-    get(&f, "affine", &f.affine);
-    get(&f, "count", &f.count);
-    get(&f, "call", &f.call);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    fixture *f = *state;
-    if (!f)
-        return 0;
-    dev_context *context = f->context;
-    dev_context_release(context); /* the module has a reference of its own */
-    dev_release(f->device);
-    dev_module_unload(f->module);
-    dev_image_free(&f->image);
-    dev_image_free(&f->image);
-    return 0;
-}
-
-#define NEED_DEVICE()                                                                                                  \
-    fixture *f = *state;                                                                                               \
-    if (!f)                                                                                                            \
-    skip()
-
-enum { ELEMENTS = 5000 }; /* no multiple of 64 */
-
-static float input_value(size_t i, int seed) {
-    return (float)((double)((i * 2654435761u + (size_t)seed * 40503u) % 20011u) / 5000.0 - 2.0);
-}
-
-/* Launches affine with `most` threads and compares with float64; returns the number of wrong elements. */
-static int run_affine(const fixture *f, float *out, const float *in, float a, unsigned most) {
-    int64_t n = ELEMENTS;
-    void *arguments[] = {&out, &in, &a, &n};
-    uint32_t grid[3] = {(ELEMENTS + 63) / 64, 1, 1}, block[3] = {most, 1, 1};
-    memset(out, 0xff, ELEMENTS * sizeof *out);
-    if (dev_launch(f->affine, grid, block, 0, arguments, NULL, NULL))
-        return -1;
-    int wrong = 0;
-    for (size_t i = 0; i < ELEMENTS; i++) {
-        double expected = (double)a * (double)in[i] + tanh((double)in[i]);
-        wrong += !(fabs((double)out[i] - expected) <= 1e-6 * (1.0 + fabs((double)a * (double)in[i])));
-    }
-    return wrong;
-}
 
 static void test_memory(void **state) {
     NEED_DEVICE();
@@ -196,32 +70,6 @@ static void test_launch_values(void **state) {
     free(in);
     free(out);
     free(again);
-}
-
-static void check_grid(const fixture *f, uint32_t x, uint32_t y, uint32_t z, unsigned most) {
-    size_t points = (size_t)x * y * z;
-    int *counts = calloc(points, sizeof *counts);
-    pthread_t *threads = calloc(points, sizeof *threads);
-    assert_true(counts && threads);
-    uint32_t grid[3] = {x, y, z}, block[3] = {most, 1, 1};
-    const uint32_t *shape = grid;
-    void *arguments[] = {&counts, &threads, &shape};
-    assert_int_equal(dev_launch(f->count, grid, block, 0, arguments, NULL, NULL), MLPBWD_OK);
-    pthread_t seen[64];
-    unsigned distinct = 0;
-    for (size_t i = 0; i < points; i++) {
-        assert_int_equal(counts[i], 1);
-        unsigned j = 0;
-        while (j < distinct && !pthread_equal(seen[j], threads[i]))
-            j++;
-        if (j == distinct && distinct < 64)
-            seen[distinct++] = threads[i];
-    }
-    assert_true(distinct <= (most ? most : 1));
-    if (most <= 1)
-        assert_true(pthread_equal(seen[0], pthread_self()));
-    free(counts);
-    free(threads);
 }
 
 static void test_grids(void **state) {
@@ -360,13 +208,6 @@ static int child_checks(fixture *f) {
     return 0;
 }
 
-static void check_child(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void test_fork(void **state) {
     NEED_DEVICE();
     check_grid(f, 64, 1, 1, 4); /* the pool has worked */
@@ -397,150 +238,6 @@ static void test_fork_while_busy(void **state) {
     assert_int_equal(dev_launch(f->call, grid, block, 0, arguments, NULL, NULL), MLPBWD_OK);
     assert_true(forked > 0);
     check_child(forked);
-}
-
-/* ---- modules ---- */
-
-static bool refuse_memfd;
-
-/* Stands before the C library's: kernels without it exist. */
-int memfd_create(const char *name, unsigned flags) {
-    if (refuse_memfd) {
-        errno = ENOSYS;
-        return -1;
-    }
-    return (int)syscall(SYS_memfd_create, name, flags);
-}
-
-static void test_modules_through_files(void **state) {
-    NEED_DEVICE();
-    dev_module *module;
-    mlp_message why = {""};
-    char folder[] = "/tmp/it's \"odd\" XXXXXX";
-    assert_non_null(mkdtemp(folder));
-    const char *before = getenv("TMPDIR");
-    char *kept = before ? strdup(before) : NULL;
-    setenv("TMPDIR", folder, 1);
-    refuse_memfd = true;
-    for (int i = 0; i < 3; i++) {
-        mlpbwd_status status = dev_module_load(f->context, f->image.bytes, f->image.size, "elf-so", &module, &why);
-        if (status)
-            refuse_memfd = false;
-        assert_string_equal(why.text, "");
-        assert_int_equal(status, MLPBWD_OK);
-        fixture own = *f;
-        own.module = module;
-        get(&own, "count", &own.count);
-        check_grid(&own, 10, 2, 1, 2);
-        dev_module_unload(module);
-    }
-    assert_int_equal(rmdir(folder), 0); /* and nothing is left in it */
-    mlpbwd_status status = dev_module_load(f->context, f->image.bytes, f->image.size, "elf-so", &module, &why);
-    refuse_memfd = false;
-    assert_int_equal(status, MLPBWD_DEVICE_ERROR);
-    assert_non_null(strstr(why.text, folder));
-    if (kept)
-        setenv("TMPDIR", kept, 1);
-    else
-        unsetenv("TMPDIR");
-    free(kept);
-}
-
-static int open_files(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-    assert_non_null(folder);
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
-}
-
-/* The loader knows libraries by path; two that are loaded from descriptors of the same number must stay two. */
-static void test_modules_stay_apart(void **state) {
-    NEED_DEVICE();
-    enum { KINDS = 3, EACH = 20 };
-    dev_image images[KINDS];
-    dev_module *modules[KINDS * EACH];
-    mlp_message why;
-    int before = open_files();
-    for (int i = 0; i < KINDS; i++) {
-        char source[160];
-        snprintf(source, sizeof source,
-                 "void entry(void *const *args, unsigned x, unsigned y, unsigned z) { **(int **)args[0] = %d; }",
-                 100 + i);
-        dev_compile_request request = {"cc", "x86-64", source, "constant"};
-#if !defined(__x86_64__)
-        request.target = "generic";
-#endif
-        assert_int_equal(dev_compile(&request, &images[i], &why), MLPBWD_OK);
-    }
-    for (int i = 0; i < KINDS * EACH; i++) {
-        int value = 0, *pointer = &value;
-        void *arguments[] = {&pointer};
-        uint32_t one[3] = {1, 1, 1};
-        dev_function *function;
-        assert_int_equal(
-            dev_module_load(f->context, images[i % KINDS].bytes, images[i % KINDS].size, "elf-so", &modules[i], &why),
-            MLPBWD_OK);
-        assert_int_equal(dev_function_get(modules[i], "entry", 0, &function, NULL, &why), MLPBWD_OK);
-        assert_int_equal(dev_launch(function, one, one, 0, arguments, NULL, &why), MLPBWD_OK);
-        assert_int_equal(value, 100 + i % KINDS);
-    }
-    assert_int_equal(open_files(), before);
-    for (int i = 0; i < KINDS * EACH; i++)
-        dev_module_unload(modules[i]);
-    for (int i = 0; i < KINDS; i++)
-        dev_image_free(&images[i]);
-}
-
-static void test_bad_modules(void **state) {
-    NEED_DEVICE();
-    dev_module *module;
-    dev_function *function;
-    mlp_message why;
-    char *bytes = f->image.bytes;
-    assert_int_equal(dev_module_load(f->context, bytes, f->image.size, "cubin", &module, &why), MLPBWD_UNSUPPORTED);
-    assert_non_null(strstr(why.text, "elf-so"));
-    for (size_t size = 0; size < f->image.size; size += size < 128 ? 1 : 97) { /* cut anywhere */
-        char *cut = malloc(size + 1); /* exact, so that ASan sees a read behind it */
-        assert_non_null(cut);
-        memcpy(cut, bytes, size);
-        assert_int_equal(dev_module_load(f->context, cut, size, "elf-so", &module, &why), MLPBWD_DATABASE_ERROR);
-        assert_null(module);
-        free(cut);
-    }
-    char *other = malloc(f->image.size + 1);
-    assert_non_null(other);
-    memcpy(other, bytes, f->image.size);
-    other[18] ^= 0x55; /* another machine's */
-    assert_int_equal(dev_module_load(f->context, other, f->image.size, "elf-so", &module, &why), MLPBWD_DEVICE_ERROR);
-    free(other);
-    assert_int_equal(dev_function_get(f->module, "absent", 0, &function, NULL, &why), MLPBWD_DEVICE_ERROR);
-    assert_non_null(strstr(why.text, "absent"));
-    assert_int_equal(dev_function_get(f->module, "affine", 16, &function, NULL, &why), MLPBWD_INVALID_ARGUMENT);
-}
-
-/* Files may not be written at all: an error, nothing left behind. */
-static void test_no_space_for_module(void **state) {
-    NEED_DEVICE();
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dev *device;
-        dev_context *context;
-        dev_module *module;
-        mlp_message why;
-        struct rlimit limit = {512, 512};
-        signal(SIGXFSZ, SIG_IGN);
-        if (setrlimit(RLIMIT_FSIZE, &limit) || dev_open("host", &device, &why) ||
-            dev_context_get(device, &context, &why))
-            _exit(1);
-        _exit(dev_module_load(context, f->image.bytes, f->image.size, "elf-so", &module, &why) == MLPBWD_DEVICE_ERROR
-                  ? 0
-                  : 2);
-    }
-    check_child(child);
 }
 
 /* ---- timing ---- */
@@ -584,19 +281,9 @@ static void test_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_launch_values),
-        cmocka_unit_test(test_grids),
-        cmocka_unit_test(test_large_pool),
-        cmocka_unit_test(test_many_callers),
-        cmocka_unit_test(test_busy_pool),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_while_busy),
-        cmocka_unit_test(test_modules_stay_apart),
-        cmocka_unit_test(test_modules_through_files),
-        cmocka_unit_test(test_bad_modules),
-        cmocka_unit_test(test_no_space_for_module),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_streams),    cmocka_unit_test(test_launch_values),
+        cmocka_unit_test(test_grids),     cmocka_unit_test(test_large_pool), cmocka_unit_test(test_many_callers),
+        cmocka_unit_test(test_busy_pool), cmocka_unit_test(test_fork),       cmocka_unit_test(test_fork_while_busy),
         cmocka_unit_test(test_time),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
