@@ -117,7 +117,7 @@ mlpbwd_status lookup_forced(const lookup_request *request, lookup_answer *answer
         return status;
     }
     answer->match = "forced";
-    answer->database_path = strdup(request->forced_path);
+    answer->database_path = text_utf8(request->forced_path, SIZE_MAX);
     return answer->database_path ? MLPBWD_OK : mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for a stored plan");
 }
 

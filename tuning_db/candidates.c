@@ -13,34 +13,13 @@ enum { LARGEST_REASON = 65536 };
 #define CANDIDATE_KEY                                                                                                  \
     "device_name, arch, units, accuracy, hidden_size, intermediate_size, tokens, pipeline, slot, kernel, parameters"
 
-/* Compilers' words may be cut inside a letter or be in no known encoding; JSON and terminals want UTF-8. malloc'ed. */
-static char *clean_reason(const char *reason) {
-    size_t length = strnlen(reason, LARGEST_REASON);
-    char *clean = malloc(length + 1);
-    if (!clean)
-        return NULL;
-    size_t at = 0;
-    while (at < length) {
-        unsigned char lead = (unsigned char)reason[at];
-        size_t letter = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-        json_t *valid = at + letter <= length ? json_stringn(reason + at, letter) : NULL;
-        if (!valid)
-            letter = 1;
-        memcpy(clean + at, valid ? reason + at : "?", letter);
-        json_decref(valid);
-        at += letter;
-    }
-    clean[length] = 0;
-    return clean;
-}
-
 mlpbwd_status db_record_candidate(db *database, const db_candidate *candidate, mlp_message *why) {
     mlpbwd_status status = candidate_check(candidate, true, why);
     if (status != MLPBWD_OK) {
         mlp_prefix(why, "candidate");
         return status;
     }
-    char *reason = clean_reason(candidate->reason);
+    char *reason = text_utf8(candidate->reason, LARGEST_REASON);
     if (!reason)
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "%s: out of memory", database->path);
     sql s;

@@ -21,7 +21,7 @@ typedef enum { DB_READ_ONLY, DB_READ_WRITE /* created with its schema when missi
  * another user than this one and root, or writable by others). *out is the caller's to close. */
 mlpbwd_status db_open(const char *path, db_mode mode, db **out, mlp_message *why);
 void db_close(db *database);             /* NULL is harmless */
-const char *db_path(const db *database); /* as it was opened; the database's */
+const char *db_path(const db *database); /* as it was opened, but UTF-8: to be shown; the database's */
 /* $MLPBWD_DATABASE (*from_environment), else $XDG_DATA_HOME/mlpbwd/tuning.sqlite, else ~/.local/share/mlpbwd/...
  * Without any: OK, path "" and the reason in *why. Empty variables and a relative XDG_DATA_HOME or HOME count as not
  * set. */

@@ -1,6 +1,7 @@
 #include "names.h"
 
-#include <stddef.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const accuracy_names[ACCURACY_COUNT] = {"tf32", "fp32", "bf16"};
@@ -19,4 +20,24 @@ int accuracy_from_name(const char *name) {
 
 const char *activation_name(int activation) {
     return activation >= 0 && activation < ACTIVATION_COUNT ? activation_names[activation] : NULL;
+}
+
+char *text_utf8(const char *text, size_t limit) {
+    size_t length = strnlen(text, limit);
+    char *clean = malloc(length + 1);
+    if (!clean)
+        return NULL;
+    size_t at = 0;
+    while (at < length) {
+        unsigned char lead = (unsigned char)text[at];
+        size_t letter = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+        json_t *valid = at + letter <= length ? json_stringn(text + at, letter) : NULL;
+        if (!valid)
+            letter = 1;
+        memcpy(clean + at, valid ? text + at : "?", letter);
+        json_decref(valid);
+        at += letter;
+    }
+    clean[length] = 0;
+    return clean;
 }

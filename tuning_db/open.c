@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "names.h"
 #include "place.h"
 #include "sql.h"
 
@@ -255,10 +256,11 @@ static db *new_db(const char *path, bool read_only) {
     if (!database)
         return NULL;
     database->path = strdup(path);
+    database->shown = text_utf8(path, SIZE_MAX);
     database->read_only = read_only;
-    if (database->path)
+    if (database->path && database->shown)
         return database;
-    free(database);
+    db_close(database);
     return NULL;
 }
 
@@ -296,11 +298,12 @@ void db_close(db *database) {
         return;
     close_handle(database);
     free(database->path);
+    free(database->shown);
     free(database);
 }
 
 const char *db_path(const db *database) {
-    return database->path;
+    return database->shown;
 }
 
 mlpbwd_status db_begin(db *database, mlp_message *why) {

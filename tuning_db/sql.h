@@ -10,7 +10,8 @@ enum { SQL_BUSY_MILLISECONDS = 5000 };
 
 struct db {
     sqlite3 *handle;
-    char *path; /* as the caller gave it */
+    char *path;  /* as the caller gave it */
+    char *shown; /* the same as UTF-8 */
     bool read_only;
 };
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "db_fixture.h"
+#include "names.h"
 #include "sql.h"
 
 static void refused(const char *path, db_mode mode, const char *says) {
@@ -62,7 +63,10 @@ static void test_odd_paths(void **state) {
         assert_int_equal(stat(path, &info), 0);
         assert_true(info.st_size > 0);
         db *database = fixture_open(path, DB_READ_ONLY);
-        assert_string_equal(db_path(database), path);
+        char *shown = text_utf8(path, SIZE_MAX);
+        assert_string_equal(db_path(database), shown);
+        assert_true(strchr(names[i], '\xff') ? strstr(shown, "/???") != NULL : strcmp(shown, path) == 0);
+        free(shown);
         assert_int_equal(count_plans(database), 1);
         db_close(database);
         assert_int_equal(chmod(path, 0444), 0); /* the other way of opening */
