@@ -47,6 +47,9 @@ mlpbwd_status sql_fail(const db *database, const char *doing, int code, mlp_mess
                             "cannot happen here because the folder or the file cannot be written. Open it once, with "
                             "its journal beside it, where it can be written: `mlpbwd db check --db FILE`",
                             path, doing, path);
+        if (code == SQLITE_READONLY_DBMOVED)
+            return mlp_fail(why, MLPBWD_DATABASE_ERROR,
+                            "%s: %s: the file was removed, moved or replaced while it was in use", path, doing);
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: %s: the database is open for reading only", path, doing);
     case SQLITE_IOERR:
         if (no_room(system_error))
