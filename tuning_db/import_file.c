@@ -1,8 +1,11 @@
 #include "import.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static mlpbwd_status bad(mlp_message *why, const char *field, const json_t *value, const char *right) {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
@@ -197,7 +200,14 @@ static mlpbwd_status read_rows(const json_t *array, import_file *out, mlp_messag
 static mlpbwd_status read_file(const char *path, import_file *out, mlp_message *why) {
     static const char *const known[] = {"format", "version", "rows", "blobs", NULL};
     json_error_t error;
-    out->file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    FILE *text = fopen(path, "re");
+    struct stat info;
+    int failed = !text || fstat(fileno(text), &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+    out->file = failed ? NULL : json_loadf(text, JSON_REJECT_DUPLICATES, &error);
+    if (text)
+        (void)fclose(text); /* only read */
+    if (failed)
+        return mlp_fail(why, MLPBWD_DATABASE_ERROR, "cannot be read: %s", strerror(failed));
     if (!out->file)
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s (line %d, column %d)", error.text, error.line, error.column);
     if (!json_is_object(out->file))

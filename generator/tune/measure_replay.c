@@ -133,7 +133,10 @@ mlpbwd_status measurer_open_replay(const tune_options *options, measurer *out, m
     json_error_t error;
     json_t *recording = json_load_file(options->replay_path, 0, &error);
     if (!recording)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s, line %d: %s", options->replay_path, error.line, error.text);
+        return error.line < 0 /* not opened: the text names the file */
+                   ? mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "--replay: %s", error.text)
+                   : mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s, line %d: %s", options->replay_path, error.line,
+                              error.text);
     const char *name, *arch;
     int units;
     replay *r = NULL;
