@@ -243,8 +243,9 @@ static int charged_table_function(lua_State *L) {
     }
     int64_t cost = 1 + (int64_t)lua_rawlen(L, 1) / (int64_t)lua_tointeger(L, lua_upvalueindex(2));
     /* concat(t, sep, i, j), unpack(t, i, j) and move(t, from, to, at) have ranges of their own */
-    for (int i = 2; i <= lua_gettop(L) && lua_toboolean(L, lua_upvalueindex(3)); i++) {
-        lua_Integer bound = lua_isinteger(L, i) ? lua_tointeger(L, i) : 0;
+    int first = (int)lua_tointeger(L, lua_upvalueindex(3));
+    for (int i = first; first > 0 && i <= lua_gettop(L); i++) {
+        lua_Integer bound = lua_tointeger(L, i); /* of 1e9 and "1e9" too, as the library does; else 0 */
         luaL_argcheck(L, bound > -(1LL << 24) && bound < 1LL << 24, i, "more than 2^24");
         cost += bound > 0 ? bound : -bound;
     }
@@ -281,16 +282,16 @@ void bounded_replace(lua_State *L, int string_library, int table_library) {
                                        {"gsub", string_gsub}, {"rep", string_rep},     {NULL, NULL}};
     static const struct {
         const char *name;
-        int items_per_step, charges_range;
-    } tables[] = {{"concat", 1, 1}, {"insert", 8, 0}, {"move", 8, 1},
-                  {"remove", 8, 0}, {"sort", 1, 0},   {"unpack", 1, 1}};
+        int items_per_step, first_bound; /* arguments from this one on are a range; 0: none */
+    } tables[] = {{"concat", 1, 3}, {"insert", 8, 0}, {"move", 8, 2},
+                  {"remove", 8, 0}, {"sort", 1, 0},   {"unpack", 1, 2}};
     lua_pushvalue(L, string_library);
     luaL_setfuncs(L, strings, 0);
     lua_pop(L, 1);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         lua_getfield(L, table_library, tables[i].name);
         lua_pushinteger(L, tables[i].items_per_step);
-        lua_pushboolean(L, tables[i].charges_range);
+        lua_pushinteger(L, tables[i].first_bound);
         lua_pushcclosure(L, charged_table_function, 3);
         lua_setfield(L, table_library, tables[i].name);
     }

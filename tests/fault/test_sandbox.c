@@ -64,6 +64,8 @@ static void test_loops_in_c(void **state) {
     must_refuse(state, "return (('x'):rep(1 << 16)):rep(1 << 16)", "lib/bad.lua:1|bytes");
     must_refuse(state, "return ('x'):rep(1 << 62)", "lib/bad.lua:1");
     must_refuse(state, "return table.move({}, 1, 1 << 53, 2)", "lib/bad.lua:1");
+    must_refuse(state, "return table.move({}, 1, 1e18, 2)", "lib/bad.lua:1|2^24");
+    must_refuse(state, "return table.move({}, 1, '1e18', 2)", "lib/bad.lua:1|2^24");
     must_refuse(state, "local t = setmetatable({}, { __len = function() return 1 << 53 end })\ntable.insert(t, 1, 1)",
                 "lib/bad.lua:2|metatable");
     must_refuse(state, "return table.concat({}, '', 1, 1 << 40)", "lib/bad.lua:1");
