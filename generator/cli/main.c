@@ -1,5 +1,6 @@
 /* `mlpbwd`: one binary, one command a word. */
 #include <argp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,8 @@ static void print_log(void *user, const char *message) {
 
 int main(int argc, char **argv) {
     argp_err_exit_status = EXIT_USAGE;
+    /* Over a limit on file sizes a write is to fail with EFBIG, which has a message, instead of ending the process. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     mlpbwd_set_log(print_log, NULL);
     argp_program_version_hook = print_version;
     if (argc >= 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
