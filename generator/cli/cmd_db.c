@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "cmd_db.h"
@@ -332,11 +333,18 @@ static int run_prune(int argc, char **argv) {
                "  mlpbwd db prune --older-than 30\n"};
     db_options options = {0};
     db *database = NULL;
-    int code = start(&syntax, argc, argv, &options, DB_READ_WRITE, &database);
+    cli_parse(&syntax, argc, argv, &options.common);
+    mlp_message why = {""};
+    const char *path = NULL;
+    if (default_path(options.common.database, &path, &why) == MLPBWD_OK && path[0] != '\0' &&
+        access(path, F_OK) != 0) { /* opening would create it */
+        cli_error("%s: cannot be opened: %s", path, strerror(errno));
+        return EXIT_FAILED;
+    }
+    int code = open_database(&options, DB_READ_WRITE, &database);
     if (code != EXIT_DONE) {
         return code;
     }
-    mlp_message why = {""};
     db_report report = {.line = print_line};
     mlpbwd_status status = db_prune(database, (int)options.older_than, &report, &why);
     code = status == MLPBWD_OK ? cli_result(&options.common, report_json(database, &report), print_report)
