@@ -96,8 +96,10 @@ static mlpbwd_status collect_kernel(sweep *s, const slot_of *where, const char *
         return status;
     size_t count = json_array_size(variants);
     draft *drafts = calloc(count + 1, sizeof *drafts);
-    if (!drafts)
-        status = sweep_no_memory(why);
+    if (!drafts) {
+        json_decref(variants);
+        return sweep_no_memory(why);
+    }
     for (size_t i = 0; i < count && status == MLPBWD_OK; i++) {
         json_t *parameters = json_array_get(variants, i);
         if (!json_object_get(parameters, "kernel"))
@@ -130,7 +132,7 @@ static mlpbwd_status collect_slot(sweep *s, const char *pipeline, const json_t *
         status = take(s, &where, json_object_get(json_object_get(plan, "parameters"), where.slot), c, why);
     json_array_foreach(json_object_get(slot, "kernels"), index, kernel) if (status == MLPBWD_OK) status =
         collect_kernel(s, &where, json_string_value(kernel), tokens, c, why);
-    if (status != MLPBWD_OK)
+    if (status != MLPBWD_OK || !c->items)
         return status;
     qsort(c->items + first, c->count - first, sizeof *c->items, by_rank);
     for (size_t i = first; i < c->count; i++)
