@@ -400,7 +400,7 @@ static void bad_files(void **state) {
     assert_int_not_equal(access(output, F_OK), 0);
     save(garbage, "{\"format\":\"mlpbwd-winners\",\"version\":1,\"rows\":[{\"tokens\":-5}]}");
     expect(1, "garbage", RUN(NULL, "db", "import", "--db", path_in(folder, "m.sqlite"), garbage));
-    expect(1, "sm_1", RUN(NULL, "compile", "--arch", "sm_1", "--db", path_in(folder, "m.sqlite"), "--tokens", "8"));
+    expect(2, "sm_1", RUN(NULL, "compile", "--arch", "sm_1", "--db", path_in(folder, "m.sqlite"), "--tokens", "8"));
     expect(1, "garbage", RUN(NULL, "db", "ship", "--output", path_in(garbage, "x.sqlite"), "--templates", templates));
 }
 
