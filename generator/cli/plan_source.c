@@ -70,6 +70,27 @@ static mlpbwd_status load_for_no_tokens(plan_source *source, const mlpbwd_proble
     return plan_image_create(NULL, problem, source->device, source->context, NULL, NULL, false, &plan->image, why);
 }
 
+typedef struct ladder_load {
+    plan_source *source;
+    const mlpbwd_problem *problem;
+    ready_plan *plan;
+    bool compile; /* what has no machine code */
+} ladder_load;
+
+static mlpbwd_status load_answer(void *user, const lookup_request *request, const lookup_answer *answer,
+                                 mlp_message *why) {
+    const ladder_load *load = user;
+    lookup_blobs blobs = {request, answer};
+    mlpbwd_status status =
+        plan_image_create(answer->plan_json, load->problem, load->source->device, load->source->context,
+                          lookup_get_blob, &blobs, load->compile, &load->plan->image, why);
+    if (status != MLPBWD_OK) {
+        mlp_prefix(why, "plan of rung \"%s\" from %s", answer->match, answer->database_path);
+    }
+    return status;
+}
+
+/* As mlpbwd_plan_create does, what cannot run is passed over. Only where nothing can, a compiler is asked. */
 static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem *problem, ready_plan *plan,
                                       mlp_message *why) {
     const char *forced = getenv("MLPBWD_FORCE");
@@ -83,7 +104,12 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
     if (problem->batch_size * problem->seq_len == 0) {
         return load_for_no_tokens(source, problem, plan, why);
     }
-    mlpbwd_status status = lookup_find(&request, &answer, why);
+    ladder_load load = {source, problem, plan, false};
+    mlpbwd_status status = lookup_find_usable(request, load_answer, &load, &answer, why);
+    if (status == MLPBWD_UNSUPPORTED) {
+        load.compile = true;
+        status = lookup_find_usable(request, load_answer, &load, &answer, why);
+    }
     if (status != MLPBWD_OK) {
         return status;
     }
@@ -95,10 +121,6 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
     plan->match = strdup(answer.match);
     if (plan->pipeline == NULL || plan->match == NULL) {
         status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
-    } else {
-        lookup_blobs blobs = {&request, &answer};
-        status = plan_image_create(answer.plan_json, problem, source->device, source->context, lookup_get_blob, &blobs,
-                                   true, &plan->image, why);
     }
     lookup_answer_free(&answer);
     return status;

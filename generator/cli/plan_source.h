@@ -40,7 +40,8 @@ typedef struct ready_plan {
 
 /* The names of the pipelines to run for a class: one JSON null for the ladder. New reference. */
 mlpbwd_status plan_source_pipelines(const plan_source *source, int accuracy, json_t **names, mlp_message *why);
-/* Loads the plan for the problem; compiles where the templates are the source. */
+/* Loads the plan for the problem; compiles where the templates are the source, or where no row of the databases has
+ * machine code that runs here. */
 mlpbwd_status plan_source_load(plan_source *source, const char *pipeline, const mlpbwd_problem *problem,
                                ready_plan *plan, mlp_message *why);
 void ready_plan_free(ready_plan *plan);

@@ -320,6 +320,24 @@ static void query_passes_over_what_cannot_run(void **state) {
 #undef QUERY
 }
 
+/* So does `verify`, which compiles only where nothing else is left. */
+static void verify_passes_over_what_cannot_run(void **state) {
+    (void)state;
+    for (int with_default = 1; with_default >= 0; with_default--) {
+        char device[256];
+        const char *path = path_in(folder, with_default ? "verified.sqlite" : "compiled.sqlite");
+        make_database_without_code(path, with_default, device, sizeof device);
+        run_result result = RUN(NULL, "verify", "--db", path, "--device", "host", "--tokens", "7", "--hidden-size",
+                                "64", "--intermediate-size", "64", "--accuracy", "tf32", "--json");
+        json_t *value = json_loads(result.output, 0, NULL);
+        const json_t *row = json_array_get(json_object_get(value, "results"), 0);
+        const char *match = json_string_value(json_object_get(row, "match"));
+        assert_string_equal(match != NULL ? match : "none", with_default ? "default" : "exact");
+        json_decref(value);
+        expect(0, "left out: plan of rung \"exact\"", result);
+    }
+}
+
 /* A bad user's database that nobody named is one warning. */
 static void bad_user_database(void **state) {
     (void)state;
@@ -353,6 +371,7 @@ int main(void) {
         cmocka_unit_test(unprivileged),
         cmocka_unit_test(a_budget_of_nothing),
         cmocka_unit_test(query_passes_over_what_cannot_run),
+        cmocka_unit_test(verify_passes_over_what_cannot_run),
         cmocka_unit_test(bad_user_database),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
