@@ -45,7 +45,8 @@ enum {
     TAKES_ACCURACY = 32,
     TAKES_ACTIVATION = 64,
     TAKES_RESULT = 128, /* --json, --output */
-    TAKES_JOBS = 256
+    TAKES_JOBS = 256,
+    TAKES_OUTPUT = 512 /* --output alone: the result has one form only */
 };
 enum { CLI_MAX_TEMPLATES = 16, CLI_MAX_TOKENS = 256 };
 

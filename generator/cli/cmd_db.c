@@ -227,7 +227,7 @@ static int run_merge(int argc, char **argv) {
 
 static int run_export(int argc, char **argv) {
     static const cli_syntax syntax = {
-        .takes = TAKES_DATABASE | TAKES_DEVICE | TAKES_ACCURACY | TAKES_RESULT,
+        .takes = TAKES_DATABASE | TAKES_DEVICE | TAKES_ACCURACY | TAKES_OUTPUT,
         .own = export_own,
         .parse = parse,
         .doc =

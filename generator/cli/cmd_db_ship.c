@@ -251,7 +251,7 @@ static int ship_all(shipping *ship, const ship_options *options) {
 
 int command_db_ship(int argc, char **argv) {
     static const cli_syntax syntax = {
-        .takes = TAKES_TEMPLATES | TAKES_RESULT | TAKES_JOBS,
+        .takes = TAKES_TEMPLATES | TAKES_OUTPUT | TAKES_JOBS,
         .parse = parse,
         .arguments = "[WINNERS.json...]",
         .doc = "Makes the database that ships with the library: the winners given, and one default plan for every "

@@ -84,6 +84,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         if (!options->list && (options->kernel == NULL || options->arch == NULL)) {
             argp_error(state, "--kernel K and --arch A say which variant; --list shows what there is");
         }
+        if (options->common.json && !options->list && !options->launches) {
+            argp_error(state, "--json goes with --list or --launches: a kernel's text has no other form");
+        }
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -46,6 +46,7 @@ static const struct common_option {
     {TAKES_JOBS, {"jobs", KEY_JOBS, "N", 0, "Compile in N processes (default: one a processor)", 3}},
     {TAKES_RESULT, {"json", KEY_JSON, NULL, 0, "Print JSON instead of a table", 4}},
     {TAKES_RESULT, {"output", KEY_OUTPUT, "FILE", 0, "Write the JSON to FILE too", 4}},
+    {TAKES_OUTPUT, {"output", KEY_OUTPUT, "FILE", 0, "Write the result to FILE", 4}},
 };
 
 enum { COMMON_COUNT = sizeof common_options / sizeof common_options[0] };

@@ -113,6 +113,9 @@ static void numbers(void **state) {
     expect(2, "is not name=value", RUN(NULL, "emit", "--kernel", "k", "--arch", "a", "--set", "novalue"));
     expect(2, "there is no peer 'nobody'", RUN(NULL, "bench", "--peer", "nobody"));
     expect(2, "name at least one FILE", RUN(NULL, "db", "merge"));
+    expect(2, "--json goes with --list", RUN(NULL, "emit", "--kernel", "k", "--arch", "a", "--json"));
+    expect(2, "--json", RUN(NULL, "db", "export", "--json"));
+    expect(2, "--json", RUN(NULL, "db", "ship", "--json", "--output", "x"));
 }
 
 static void devices(void **state) {
