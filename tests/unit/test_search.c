@@ -414,6 +414,7 @@ static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
     json_t *first = run(&options);
     assert_int_equal(json_array_size(json_object_get(first, "winners")), 2);
     double timed = number(first, "timed");
+    assert_true(json_is_true(json_object_get(first, "budget_ended")));
     assert_true(timed >= 20 && timed <= 45); /* the default, a part of the search and one round for each of two T */
     json_t *rows = candidates_in(options.database_path);
     size_t before = json_object_size(rows);
@@ -422,6 +423,7 @@ static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
     json_t *second = run(&options);
     rows = candidates_in(options.database_path);
     assert_true(before > 2 && before < json_object_size(rows));
+    assert_true(json_is_false(json_object_get(second, "budget_ended")));
     assert_winner(second, 64, "direct", 110, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
     json_decref(rows);
