@@ -3,15 +3,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LONGEST_SECONDS = 120 };
 
 extern char **environ;
 
@@ -230,6 +236,27 @@ static int spawn(pid_t *child, const char *program, char *const *words, const ch
     return error;
 }
 
+static int64_t monotonic_ms(void) {
+    struct timespec now;
+    return clock_gettime(CLOCK_MONOTONIC, &now) == 0 ? now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 : 0;
+}
+
+/* Waits for the child's end without reaping it. Where the kernel has no pidfd the wait is the caller's waitpid. */
+static bool ended_in_time(pid_t child) {
+    int handle = pidfd_open(child, 0);
+    if (handle < 0)
+        return true;
+    struct pollfd waiting = {.fd = handle, .events = POLLIN};
+    int64_t deadline = monotonic_ms() + LONGEST_SECONDS * INT64_C(1000), left = LONGEST_SECONDS * INT64_C(1000);
+    int ready;
+    do {
+        ready = poll(&waiting, 1, (int)left);
+        left = deadline - monotonic_ms();
+    } while (ready < 0 && errno == EINTR && left > 0);
+    (void)close(handle);
+    return ready != 0;
+}
+
 mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, const char *folder, const char *log,
                      int *exit_status, mlp_message *why) {
     char *words[64];
@@ -244,11 +271,17 @@ mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, co
     if (error)
         return mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s could not be started: %s", command->program,
                         strerror(error));
+    bool late = !ended_in_time(child);
+    if (late)
+        (void)kill(child, SIGKILL);
     int status;
     pid_t waited;
     do
         waited = waitpid(child, &status, 0);
     while (waited < 0 && errno == EINTR);
+    if (late)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s did not end within %d s and was killed",
+                        command->program, LONGEST_SECONDS);
     if (waited < 0)
         *exit_status = -1; /* the application ignores SIGCHLD or waits for everything */
     else

@@ -28,7 +28,7 @@ void *cc_folder_read(const char *folder, const char *name, size_t *size);
 
 /* Runs the compiler in the folder, with the further arguments (NULL-terminated), without a shell; its output goes to
  * the file `log` there. OK: it ended; *exit_status is its exit status, 128 + signal, or -1 when somebody else reaped
- * it. */
+ * it. UNSUPPORTED: it could not be started, or hung for two minutes (a kernel compiles in seconds) and was killed. */
 mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, const char *folder, const char *log,
                      int *exit_status, mlp_message *why);
 

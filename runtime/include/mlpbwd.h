@@ -24,7 +24,8 @@
  *
  * Thread safety: every function may be called from any thread at any time; one handle may be used by several threads,
  * except that its destruction must come after every other use. After fork(), in the child, every call that takes a
- * handle returns MLPBWD_DEVICE_ERROR.
+ * handle returns MLPBWD_DEVICE_ERROR; if other threads of the parent were inside the library, the child must not open
+ * it again before exec().
  */
 #ifndef MLPBWD_H
 #define MLPBWD_H
