@@ -138,11 +138,10 @@ static void rows_of_every_t_have_error_figures(void **state) {
     tune_options options = options_for(state);
     options.tokens = both;
     options.token_count = 2;
-    options.compile_limit_seconds = options.run_limit_seconds = 2;
+    options.compile_limit_seconds = options.run_limit_seconds = 3;
     json_decref(run(&options));
-    int first = rows_with_errors(options.database_path, 40);
-    assert_true(first >= 4);
-    assert_int_equal(rows_with_errors(options.database_path, 24), first);
+    for (int i = 0; i < 2; i++) /* how many whole passes reach the finals depends on the times */
+        assert_true(rows_with_errors(options.database_path, both[i]) >= 4);
 }
 
 /* ---- kills and interruptions ---- */
