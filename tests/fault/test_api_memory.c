@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <jansson.h>
 
 #include "mlpbwd.h"
 #include "tiny.h"
@@ -111,6 +112,10 @@ static void test_every_allocation_may_fail(void **state) {
         skip();
     snprintf(path, sizeof path, "/tmp/mlpbwd-memory-%ld.sqlite", (long)getpid());
     unlink(path);
+#ifdef MEMORY_CAN_FAIL
+    /* Not jansson's: where its lexer cannot keep a character it goes on, and reads and writes past its buffers. */
+    json_set_alloc_funcs(__libc_malloc, free);
+#endif
     tiny_default_database(path, true, true);
     long steps = 0;
     while (!try_with(steps, 1)) /* one allocation */
