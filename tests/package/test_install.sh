@@ -54,9 +54,13 @@ quietly "$CMAKE" -S "$SOURCE_DIR/tests/package" -B "$work/consumer" -DCMAKE_PREF
 quietly "$CMAKE" --build "$work/consumer"
 quietly "$work/consumer/consumer"
 
-# pkg-config escapes the blank for a shell: eval undoes it.
-flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs mlpbwd)
-eval "quietly \"\$CC\" -o \"\$work/plain\" \"\$SOURCE_DIR/tests/package/consumer.c\" $flags"
+# By a path of plain characters: a shell splits what pkg-config prints.
+link=$(mktemp -d)
+trap 'rm -rf "$link"' EXIT
+ln -s "$work/moved" "$link/mlpbwd"
+flags=$(PKG_CONFIG_PATH="$link/mlpbwd/${libdir#"$work/moved/"}/pkgconfig" pkg-config --cflags --libs mlpbwd)
+# shellcheck disable=SC2086
+quietly "$CC" -o "$work/plain" "$SOURCE_DIR/tests/package/consumer.c" $flags
 quietly env LD_LIBRARY_PATH="$libdir" "$work/plain"
 
 awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$SOURCE_DIR/README.md" >"$work/example.c"
@@ -64,5 +68,6 @@ grep -q mlpbwd_execute "$work/example.c" || {
     echo "README.md has no C example"
     exit 1
 }
-eval "quietly \"\$CC\" -std=c11 -Wall -Wextra -Werror -o \"\$work/example\" \"\$work/example.c\" $flags"
+# shellcheck disable=SC2086
+quietly "$CC" -std=c11 -Wall -Wextra -Werror -o "$work/example" "$work/example.c" $flags
 quietly env LD_LIBRARY_PATH="$libdir" "$work/example"
