@@ -1,1 +1,1 @@
-return import("lib/convert.lua").convert("convert_blocked_all", "fp32 to scaled 16-bit in 64 x 64 blocks: all five operands", { "grad_output", "weight2", "intermediate_activated", "weight1", "hidden_states" }, true)
+return import("lib/convert.lua").convert("convert_blocked_all", "fp32 to scaled 16-bit in 64 x 64 blocks: all five operands", import("lib/operands.lua").all, true)

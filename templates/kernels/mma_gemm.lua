@@ -1,6 +1,7 @@
 -- The four GEMMs on mma.sync (Ampere and later), operands as scaled 16-bit copies; see mma_gemm.cu.
 local roles = import "lib/roles.lua"
 local gemm = import "lib/gemm16.lua"
+local split_k = import "lib/split_k.lua"
 local cuda = import "lib/cuda_text.lua"
 
 local function threads(p)
@@ -33,7 +34,7 @@ return {
     { name = "stages", doc = "cp.async ring depth", values = { 3, 4, 5 }, default = 4 },
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
     { name = "blocks_per_sm", doc = "blocks the register budget leaves room for", values = { 1, 2 }, default = 2 },
-    gemm.split_k,
+    split_k.parameter,
   },
   valid = function(c)
     local p, t = c.p, threads(c.p)
@@ -47,9 +48,6 @@ return {
     -- 64 x warp_n / 32 accumulators, two sets of fragments and addresses have to stay in registers
     local registers = 65536 // (t * p.blocks_per_sm)
     if registers < (p.warp_n == 64 and 220 or 150) then
-      return false, "registers"
-    end
-    if p.blocks_per_sm == 2 and t > 128 and p.warp_n == 64 then
       return false, "registers"
     end
     local function loadable(rows, columns)
@@ -82,8 +80,9 @@ return {
     if p.group_m == 1 and m > 2 * p.tile_m then
       return false, "raster without groups"
     end
-    if p.group_m > 4 and (m + p.tile_m - 1) // p.tile_m <= p.group_m // 2 then
-      return false, "group taller than the matrix"
+    why = gemm.group_prune(c, (m + p.tile_m - 1) // p.tile_m)
+    if why then
+      return false, why
     end
     if p.tile_m * p.tile_n < 128 * 128 and blocks > 16 * problem.units then
       return false, "small tile on a large matrix"
@@ -93,7 +92,7 @@ return {
     end
     return true
   end,
-  workspace = gemm.workspace,
+  workspace = split_k.workspace,
   source = function(c)
     local p = c.p
     local values = gemm.values(c, "kernels/mma_gemm_store.cu", function(lowest_a)
@@ -108,7 +107,7 @@ return {
     local p, role = c.p, roles[c.role]
     return gemm.launches(c, {
       entry = "mma_gemm", block = threads(p), shared = shared_bytes(c),
-      grid = { ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, p.tile_m, role.n, p.tile_n), tostring(gemm.split(c)) },
+      grid = { ("ceildiv(%s,%d)*ceildiv(%s,%d)"):format(role.m, p.tile_m, role.n, p.tile_n), tostring(split_k.parts(c)) },
     }, "")
   end,
 }

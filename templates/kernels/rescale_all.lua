@@ -1,1 +1,1 @@
-return import("lib/convert.lua").rescale("rescale_all", "second conversion where a guessed exponent did not fit: all five operands", { "grad_output", "weight2", "intermediate_activated", "weight1", "hidden_states" })
+return import("lib/convert.lua").rescale("rescale_all", "second conversion where a guessed exponent did not fit: all five operands", import("lib/operands.lua").all)

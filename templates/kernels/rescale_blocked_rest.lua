@@ -1,1 +1,1 @@
-return import("lib/convert.lua").rescale("rescale_blocked_rest", "second conversion in 64 x 64 blocks where a guessed exponent did not fit: what later GEMMs need", { "intermediate_activated", "weight1", "hidden_states" }, true)
+return import("lib/convert.lua").rescale("rescale_blocked_rest", "second conversion in 64 x 64 blocks where a guessed exponent did not fit: what later GEMMs need", import("lib/operands.lua").rest, true)

@@ -1,1 +1,1 @@
-return import("lib/convert.lua").rescale("rescale_rest", "second conversion where a guessed exponent did not fit: what later GEMMs need", { "intermediate_activated", "weight1", "hidden_states" })
+return import("lib/convert.lua").rescale("rescale_rest", "second conversion where a guessed exponent did not fit: what later GEMMs need", import("lib/operands.lua").rest)

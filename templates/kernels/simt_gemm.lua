@@ -1,11 +1,7 @@
 -- The four GEMMs in plain fp32 (any CUDA device); see simt_gemm.cu.
 local roles = import "lib/roles.lua"
-
-local variable = { T = "tokens", H = "hidden_size", I = "intermediate_size" }
-
-local function split(c)
-  return roles[c.role].gelu and 1 or c.p.split_k
-end
+local split_k = import "lib/split_k.lua"
+local variable = import "lib/sizes.lua"
 
 return {
   name = "simt_gemm",
@@ -30,8 +26,7 @@ return {
     { name = "tile_k", doc = "K elements a stage holds", values = { 8, 16 }, default = 16 },
     { name = "promote", doc = "length of K after which sums are added to totals", values = { 256, 512 }, default = 512 },
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 8 }, default = 8 },
-    { name = "split_k", doc = "parts of K, summed in order by a second launch", values = { 1, 2, 4, 8 }, default = 1,
-      roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } },
+    split_k.parameter,
   },
   valid = function(c)
     if c.p.tile_m * c.p.tile_k < 1024 then
@@ -51,58 +46,38 @@ return {
     end
     return true
   end,
-  workspace = function(c)
-    local role, parts = roles[c.role], split(c)
-    if parts == 1 then
-      return {}
-    end
-    return { { name = "parts", size = ("4*%d*%s*%s"):format(parts, role.m, role.n) } }
-  end,
+  workspace = split_k.workspace,
   source = function(c)
-    local p, role, parts = c.p, roles[c.role], split(c)
+    local p, role = c.p, roles[c.role]
     local values = {
       base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh", gelu = role.gelu and text "lib/gelu.cuh" or "",
       tile_m = p.tile_m, tile_k = p.tile_k, promote = p.promote,
       a_k_major = role.a_k_major, m = variable[role.m], n = variable[role.n], k = variable[role.k],
-      split_reduction = parts > 1 and text "lib/split_reduce.cuh" or "",
+      split_reduction = split_k.reduction(c),
     }
     if role.gelu then
       values.epilogue_parameters = "const float *__restrict__ intermediate, float *grad_intermediate, float *column_partials,"
       values.epilogue = text "kernels/simt_gemm_dgelu.cu"
     else
       values.epilogue_parameters = "float *out,"
-      values.epilogue = fill(text "kernels/simt_gemm_store.cu", {
-        store_target = parts > 1 and "out + blockIdx.y * M * N" or "out",
-        accumulate_here = parts > 1 and "false" or "option",
-      })
+      values.epilogue = split_k.store(c, "kernels/simt_gemm_store.cu", "out + blockIdx.y * M * N")
     end
     return fill(text "kernels/simt_gemm.cu", values)
   end,
   launches = function(c)
-    local p, role, parts = c.p, roles[c.role], split(c)
-    local grid = { ("ceildiv(%s,%d)*ceildiv(%s,128)"):format(role.m, p.tile_m, role.n), tostring(parts) }
-    local accumulate = role.accumulates and "ACCUMULATE" or "0"
-    local function launch(arguments, option)
-      for _, size in ipairs { "T", "H", "I" } do
-        arguments[#arguments + 1] = { i32 = size }
-      end
-      for _, value in ipairs { option, tostring(p.group_m), tostring(parts) } do
+    local p, role, parts = c.p, roles[c.role], tostring(split_k.parts(c))
+    local function launch(rest, option)
+      local arguments = { { name = "a" }, { name = "b" } }
+      table.move(rest, 1, #rest, #arguments + 1, arguments)
+      for _, value in ipairs { "T", "H", "I", option, tostring(p.group_m), parts } do
         arguments[#arguments + 1] = { i32 = value }
       end
-      return { entry = "simt_gemm", grid = grid, block = { 256 }, args = arguments }
+      return { entry = "simt_gemm", grid = { ("ceildiv(%s,%d)*ceildiv(%s,128)"):format(role.m, p.tile_m, role.n), parts },
+        block = { 256 }, args = arguments }
     end
-    if role.gelu then
-      return { launch({ { name = "a" }, { name = "b" }, { name = "intermediate" }, { name = "grad_intermediate" },
-        { name = "column_partials" } }, "ACTIVATION") }
+    if not role.gelu then
+      return split_k.launches(c, launch)
     end
-    if parts == 1 then
-      return { launch({ { name = "a" }, { name = "b" }, { name = "out" } }, accumulate) }
-    end
-    local quads = ("%s*%s/4"):format(role.m, role.n)
-    return {
-      launch({ { name = "a" }, { name = "b" }, { name = "parts", access = "out" } }, "0"),
-      { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
-        args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
-    }
+    return { launch({ { name = "intermediate" }, { name = "grad_intermediate" }, { name = "column_partials" } }, "ACTIVATION") }
   end,
 }

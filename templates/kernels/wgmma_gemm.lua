@@ -1,6 +1,7 @@
 -- The four GEMMs on wgmma (Hopper), operands as scaled 16-bit copies in 64 x 64 blocks; see wgmma_gemm.cu.
 local roles = import "lib/roles.lua"
 local gemm = import "lib/gemm16.lua"
+local split_k = import "lib/split_k.lua"
 local cuda = import "lib/cuda_text.lua"
 
 local CONSUMERS = 2
@@ -59,7 +60,7 @@ return {
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
     { name = "fetch_depth", doc = "pieces of intermediate (16 x 32 a warp) that the epilogue has in flight; 0: plain loads",
       values = { 0, 2, 4 }, default = 0, roles = { "fc2_dgrad" } },
-    gemm.split_k,
+    split_k.parameter,
   },
   valid = function(c)
     local p = c.p
@@ -96,12 +97,13 @@ return {
     if p.group_m == 1 and m > 4 * height then
       return false, "raster without groups"
     end
-    if p.group_m > 4 and (m + height - 1) // height <= p.group_m // 2 then
-      return false, "group taller than the matrix"
+    why = gemm.group_prune(c, (m + height - 1) // height)
+    if why then
+      return false, why
     end
     return true
   end,
-  workspace = gemm.workspace,
+  workspace = split_k.workspace,
   source = function(c)
     local p = c.p
     local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
@@ -115,7 +117,7 @@ return {
     return fill(text "kernels/wgmma_gemm.cu", values)
   end,
   launches = function(c)
-    local work = ("%s*%d"):format(tiles(c), gemm.split(c))
+    local work = ("%s*%d"):format(tiles(c), split_k.parts(c))
     return gemm.launches(c, { entry = "wgmma_gemm", grid = { ("min(UNITS,%s)"):format(work) }, block = 128 * (CONSUMERS + 1),
       shared = shared_bytes(c), tail = { work } }, "_blocks")
   end,

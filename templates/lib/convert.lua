@@ -70,10 +70,7 @@ function M.convert(name, doc, set, blocked)
       if sums then
         arguments[#arguments + 1] = { name = "column_partials", part = 1 }
       end
-      for _, size in ipairs(operands.sizes) do
-        arguments[#arguments + 1] = size
-      end
-      return { { entry = "convert", grid = { operands.sum_blocks(set, blocked) }, block = { 256 }, args = arguments } }
+      return { { entry = "convert", grid = { operands.sum_blocks(set, blocked) }, block = { 256 }, args = operands.add_sizes(arguments) } }
     end,
   }
 end
@@ -96,10 +93,7 @@ function M.rescale(name, doc, set, blocked)
     end,
     launches = function(c)
       local arguments = operands.arguments(set, { "", "_16", "_scale" })
-      for _, size in ipairs(operands.sizes) do
-        arguments[#arguments + 1] = size
-      end
-      return { { entry = "rescale", grid = { "UNITS" }, block = { 256 }, args = arguments } }
+      return { { entry = "rescale", grid = { "UNITS" }, block = { 256 }, args = operands.add_sizes(arguments) } }
     end,
   }
 end

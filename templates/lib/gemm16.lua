@@ -3,10 +3,10 @@
 -- role, and a pipeline cannot give one the other's operands.
 local roles = import "lib/roles.lua"
 local cuda = import "lib/cuda_text.lua"
+local split_k = import "lib/split_k.lua"
+local variable = import "lib/sizes.lua"
 
 local M = {}
-
-local variable = { T = "tokens", H = "hidden_size", I = "intermediate_size" }
 
 function M.operands(c, layout)
   local list = { { name = "a" .. layout, access = "in" }, { name = "b" .. layout, access = "in" },
@@ -22,25 +22,9 @@ function M.operands(c, layout)
   return list
 end
 
-M.split_k = { name = "split_k", doc = "parts of K, summed in order by a second launch", values = { 1, 2, 4, 8 }, default = 1,
-  roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } }
-
--- parts of K: 1 where the epilogue needs whole sums
-function M.split(c)
-  return roles[c.role].gelu and 1 or c.p.split_k
-end
-
-function M.workspace(c)
-  local role, parts = roles[c.role], M.split(c)
-  if parts == 1 then
-    return {}
-  end
-  return { { name = "parts", size = ("4*%d*%s*%s"):format(parts, role.m, role.n) } }
-end
-
 -- why a split into parts is not worth timing, or nil; blocks: thread blocks without it
 function M.split_prune(c, problem, blocks)
-  local parts, k = M.split(c), problem[roles[c.role].k]
+  local parts, k = split_k.parts(c), problem[roles[c.role].k]
   if parts > 1 and blocks * parts > 4 * problem.units then
     return "split-K without a need for more blocks"
   end
@@ -52,16 +36,23 @@ function M.split_prune(c, problem, blocks)
   end
 end
 
--- values of the holes that every family's text has; store and dgelu: its epilogues' paths, part: the index of a block's
--- part of K in C
+-- why a raster group is not worth timing, or nil: taller than the matrix of `rows` tile rows
+function M.group_prune(c, rows)
+  if c.p.group_m > 4 and rows <= c.p.group_m // 2 then
+    return "group taller than the matrix"
+  end
+end
+
+-- values of the holes that every family's text has; store: path of its store epilogue, dgelu: function that gives the
+-- text of the other, part: the index of a block's part of K in C
 function M.values(c, store, dgelu, part)
-  local role, parts = roles[c.role], M.split(c)
+  local role = roles[c.role]
   local lowest_a = role.a_is_input and "LOWEST_INPUT" or "LOWEST_INTERMEDIATE"
   local values = {
     base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", raster = text "lib/raster.cuh", scale = cuda.scale(c.accuracy),
     gelu = role.gelu and text "lib/gelu.cuh" or "", a_k_major = role.a_k_major,
     m = variable[role.m], n = variable[role.n], k = variable[role.k], lowest_a = lowest_a,
-    split_reduction = parts > 1 and text "lib/split_reduce.cuh" or "",
+    split_reduction = split_k.reduction(c),
   }
   if role.gelu then
     values.epilogue_parameters = "Scale *scale_out, const float *__restrict__ intermediate, u16 *grad_intermediate, float *column_partials, int attempt,"
@@ -71,10 +62,7 @@ function M.values(c, store, dgelu, part)
   else
     values.epilogue_parameters = "float *out,"
     values.early_exit = ""
-    values.epilogue = fill(text(store), {
-      store_target = parts > 1 and ("out + (i64)(%s) * M * N"):format(part) or "out",
-      accumulate_here = parts > 1 and "false" or "option",
-    })
+    values.epilogue = split_k.store(c, store, ("out + (i64)(%s) * M * N"):format(part))
   end
   return values
 end
@@ -82,12 +70,10 @@ end
 -- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself, tail: launch expressions of further integer
 -- arguments
 function M.launches(c, geometry, layout)
-  local role, parts = roles[c.role], M.split(c)
-  local accumulate = role.accumulates and "ACCUMULATE" or "0"
   local function launch(rest, option)
     local arguments = { { name = "a" .. layout }, { name = "b" .. layout }, { name = "scale_a" }, { name = "scale_b" } }
     table.move(rest, 1, #rest, #arguments + 1, arguments)
-    for _, value in ipairs { "T", "H", "I", option, tostring(c.p.group_m), tostring(parts) } do
+    for _, value in ipairs { "T", "H", "I", option, tostring(c.p.group_m), tostring(split_k.parts(c)) } do
       arguments[#arguments + 1] = { i32 = value }
     end
     for _, value in ipairs(geometry.tail or {}) do
@@ -95,22 +81,14 @@ function M.launches(c, geometry, layout)
     end
     return { entry = geometry.entry, grid = geometry.grid, block = { geometry.block }, shared = tostring(geometry.shared), args = arguments }
   end
-  if role.gelu then
-    local function attempt(number)
-      return launch({ { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
-        { name = "column_partials" }, { i32 = tostring(number) } }, "ACTIVATION")
-    end
-    return { attempt(0), attempt(1) }
+  if not roles[c.role].gelu then
+    return split_k.launches(c, launch)
   end
-  if parts == 1 then
-    return { launch({ { name = "out" } }, accumulate) }
+  local function attempt(number)
+    return launch({ { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
+      { name = "column_partials" }, { i32 = tostring(number) } }, "ACTIVATION")
   end
-  local quads = ("%s*%s/4"):format(role.m, role.n)
-  return {
-    launch({ { name = "parts", access = "out" } }, "0"),
-    { entry = "split_reduce", grid = { ("ceildiv(%s,256)"):format(quads) }, block = { 256 },
-      args = { { name = "parts", access = "in" }, { name = "out" }, { i64 = quads }, { i32 = tostring(parts) }, { i32 = accumulate } } },
-  }
+  return { attempt(0), attempt(1) }
 end
 
 return M

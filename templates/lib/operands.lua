@@ -1,25 +1,25 @@
 -- The five fp32 tensors that become scaled 16-bit operands, and kernels over any subset of them: each tensor is one
 -- part of the launch, so that a gradient nobody wants costs nothing and needs no input.
+local variable = import "lib/sizes.lua"
+
 local M = {}
 
+-- the subsets that are converted together
 M.all = { "grad_output", "weight2", "intermediate_activated", "weight1", "hidden_states" }
+M.first = { "grad_output", "weight2" } -- what fc2_dgrad reads
+M.rest = { "intermediate_activated", "weight1", "hidden_states" }
 
--- elements, as a launch expression and in the kernel
-local size = { grad_output = "T*H", weight2 = "H*I", intermediate_activated = "T*I", weight1 = "I*H", hidden_states = "T*H" }
-local size_c = {
-  grad_output = "(i64)tokens * hidden_size", weight2 = "(i64)hidden_size * intermediate_size",
-  intermediate_activated = "(i64)tokens * intermediate_size", weight1 = "(i64)intermediate_size * hidden_size",
-  hidden_states = "(i64)tokens * hidden_size",
-}
-
--- rows and columns in the kernel; columns are multiples of 64
-M.rows_c = { grad_output = "tokens", weight2 = "hidden_size", intermediate_activated = "tokens", weight1 = "intermediate_size", hidden_states = "tokens" }
-M.columns_c = { grad_output = "hidden_size", weight2 = "intermediate_size", intermediate_activated = "intermediate_size",
-  weight1 = "hidden_size", hidden_states = "hidden_size" }
+-- as launch expressions; columns are multiples of 64
 local rows = { grad_output = "T", weight2 = "H", intermediate_activated = "T", weight1 = "I", hidden_states = "T" }
 local columns = { grad_output = "H", weight2 = "I", intermediate_activated = "I", weight1 = "H", hidden_states = "H" }
 
-M.size, M.size_c = size, size_c
+-- rows, columns and elements in the kernel
+M.rows_c, M.columns_c, M.size_c = {}, {}, {}
+for _, tensor in ipairs(M.all) do
+  M.rows_c[tensor], M.columns_c[tensor] = variable[rows[tensor]], variable[columns[tensor]]
+  M.size_c[tensor] = ("(i64)%s * %s"):format(M.rows_c[tensor], M.columns_c[tensor])
+end
+
 M.block_elements = 8192 -- what one block of 256 threads converts: 8 float4 a thread
 
 -- number of convert blocks of a tensor, as launch expression and in the kernel. Pieces of 64 rows x 128 columns where a
@@ -28,14 +28,14 @@ function M.blocks(tensor, blocked)
   if blocked or tensor == "grad_output" then
     return ("ceildiv(%s,64)*ceildiv(%s,128)"):format(rows[tensor], columns[tensor])
   end
-  return ("ceildiv(%s,%d)"):format(size[tensor], M.block_elements)
+  return ("ceildiv(%s*%s,%d)"):format(rows[tensor], columns[tensor], M.block_elements)
 end
 
 function M.blocks_c(tensor, blocked)
   if blocked or tensor == "grad_output" then
     return ("ceil_div(%s, 64) * ceil_div(%s, 128)"):format(M.rows_c[tensor], M.columns_c[tensor])
   end
-  return ("ceil_div(%s, %d)"):format(size_c[tensor], M.block_elements)
+  return ("ceil_div(%s, %d)"):format(M.size_c[tensor], M.block_elements)
 end
 
 function M.sum_blocks(set, blocked)
@@ -51,7 +51,13 @@ function M.bytes_16(tensor, blocked)
   return ("2*%s*%s"):format(blocked and ("align(%s,64)"):format(rows[tensor]) or rows[tensor], columns[tensor])
 end
 
-M.sizes = { { i32 = "T" }, { i32 = "H" }, { i32 = "I" } }
+-- appends the launch arguments tokens, hidden_size, intermediate_size
+function M.add_sizes(arguments)
+  for _, size in ipairs { "T", "H", "I" } do
+    arguments[#arguments + 1] = { i32 = size }
+  end
+  return arguments
+end
 
 -- declarations of formal operands: for every tensor the given {suffix, access} pairs ("" is the tensor itself)
 function M.declare(set, kinds)
@@ -75,7 +81,7 @@ function M.arguments(set, suffixes)
   return list
 end
 
--- kernel text: the parameter list and one case a tensor, made by fill from `parameter` and `case`
+-- kernel text: the template once a tensor, filled with its name as `tensor` and with what each function of `extra` gives for it
 function M.each(set, template, extra)
   local pieces = {}
   for i, tensor in ipairs(set) do

@@ -3,10 +3,6 @@ local operands = import "lib/operands.lua"
 
 local M = {}
 
-M.all = operands.all
-M.first = { "grad_output", "weight2" } -- what fc2_dgrad reads
-M.rest = { "intermediate_activated", "weight1", "hidden_states" }
-
 function M.buffers(blocked)
   local list = {}
   for _, tensor in ipairs(operands.all) do
@@ -82,32 +78,27 @@ function M.on(stream, step, after)
   return copy
 end
 
--- Whole pipelines; family: {name, needs, layout, convert, rescale (prefixes of kernels), rank}
-function M.exact(family)
+-- One GEMM after the other behind the given preparing steps.
+local function serial(family, name, doc, rank, steps)
   local gemm = M.gemms(family.layout)
-  return {
-    name = family.name .. "_exact",
-    doc = "exact scales in a pass of their own, conversion, then the four GEMMs one after the other",
-    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank + 1, buffers = M.buffers(family.blocked),
-    steps = {
-      M.scale("scale_exact"), M.convert("convert", family.convert .. "all", M.all),
-      gemm.fc2_dgrad, gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce(),
-    },
-  }
+  for _, step in ipairs { gemm.fc2_dgrad, gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce() } do
+    steps[#steps + 1] = step
+  end
+  return { name = family.name .. name, doc = doc, needs = family.needs, accuracies = { "tf32", "bf16" }, rank = rank,
+    buffers = M.buffers(family.blocked), steps = steps }
+end
+
+-- Whole pipelines; family: {name, needs, layout, blocked, convert, rescale (prefixes of kernels), rank}
+function M.exact(family)
+  return serial(family, "_exact", "exact scales in a pass of their own, conversion, then the four GEMMs one after the other",
+    family.rank + 1, { M.scale("scale_exact"), M.convert("convert", family.convert .. "all", operands.all) })
 end
 
 function M.speculative(family)
-  local gemm = M.gemms(family.layout)
-  return {
-    name = family.name .. "_speculative",
-    doc = "scales guessed from a sample, conversion that checks them, a second conversion where one missed, then the GEMMs",
-    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank, buffers = M.buffers(family.blocked),
-    steps = {
-      M.scale("scale_sample"), M.convert("convert", family.convert .. "all", M.all),
-      M.rescale("rescale", family.rescale .. "all", M.all),
-      gemm.fc2_dgrad, gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce(),
-    },
-  }
+  return serial(family, "_speculative",
+    "scales guessed from a sample, conversion that checks them, a second conversion where one missed, then the GEMMs",
+    family.rank, { M.scale("scale_sample"), M.convert("convert", family.convert .. "all", operands.all),
+      M.rescale("rescale", family.rescale .. "all", operands.all) })
 end
 
 function M.overlap(family)
@@ -117,11 +108,11 @@ function M.overlap(family)
     doc = "as speculative, on two streams: what fc2_dgrad does not read is converted beside it, and the weight gradients run beside the data gradients",
     needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank + 2, buffers = M.buffers(family.blocked),
     steps = {
-      M.scale("scale_sample"), M.convert("convert_first", family.convert .. "first", M.first),
-      M.rescale("rescale_first", family.rescale .. "first", M.first),
+      M.scale("scale_sample"), M.convert("convert_first", family.convert .. "first", operands.first),
+      M.rescale("rescale_first", family.rescale .. "first", operands.first),
       gemm.fc2_dgrad,
-      M.on(1, M.convert("convert_rest", family.convert .. "rest", M.rest), { "rescale_first" }),
-      M.on(1, M.rescale("rescale_rest", family.rescale .. "rest", M.rest), {}),
+      M.on(1, M.convert("convert_rest", family.convert .. "rest", operands.rest), { "rescale_first" }),
+      M.on(1, M.rescale("rescale_rest", family.rescale .. "rest", operands.rest), {}),
       M.on(1, gemm.fc2_wgrad, {}),
       M.on(0, gemm.fc1_dgrad, { "rescale_rest" }),
       M.on(1, gemm.fc1_wgrad, { "fc2_dgrad" }),

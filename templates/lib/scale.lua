@@ -14,13 +14,6 @@ local function index(tensor, i)
   return i - 1
 end
 
-local function add_sizes(arguments)
-  for _, size in ipairs(operands.sizes) do
-    arguments[#arguments + 1] = size
-  end
-  return arguments
-end
-
 function M.kernel(name, doc, exact)
   local measure_blocks = "4*UNITS"
   return {
@@ -80,12 +73,12 @@ function M.kernel(name, doc, exact)
             argument.access = "out"
           end
         end
-        list[1] = { entry = "measure_all", grid = { measure_blocks, tostring(#set) }, block = { 256 }, args = add_sizes(measured) }
+        list[1] = { entry = "measure_all", grid = { measure_blocks, tostring(#set) }, block = { 256 }, args = operands.add_sizes(measured) }
         arguments[#arguments + 1] = { i32 = measure_blocks }
       end
       -- weight2's part: whoever needs grad_intermediate needs weight2
       arguments[#arguments + 1] = { name = "grad_intermediate_scale", part = 2 }
-      list[#list + 1] = { entry = "scale", grid = { tostring(#set) }, block = { 1024 }, args = add_sizes(arguments) }
+      list[#list + 1] = { entry = "scale", grid = { tostring(#set) }, block = { 1024 }, args = operands.add_sizes(arguments) }
       return list
     end,
   }

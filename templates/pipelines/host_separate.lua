@@ -1,3 +1,5 @@
+local steps = import "lib/host_steps.lua"
+
 return {
     name = "host_separate",
     doc = "bare products; gelu' and the column sums in launches of their own",
@@ -11,15 +13,9 @@ return {
         { slot = "fc2_dgrad", role = "fc2_dgrad",
           bind = { grad_output = "grad_output", weight2 = "weight2", intermediate = "intermediate",
                    grad_intermediate = "grad_intermediate_buffer" } },
-        { slot = "fc1_dgrad", role = "fc1_dgrad",
-          bind = { grad_intermediate = "grad_intermediate_buffer", weight1 = "weight1",
-                   grad_hidden_states = "grad_hidden_states" } },
-        { slot = "fc1_wgrad", role = "fc1_wgrad",
-          bind = { grad_intermediate = "grad_intermediate_buffer", hidden_states = "hidden_states",
-                   grad_weight1 = "grad_weight1" } },
-        { slot = "fc2_wgrad", role = "fc2_wgrad",
-          bind = { grad_output = "grad_output", intermediate_activated = "intermediate_activated",
-                   grad_weight2 = "grad_weight2" } },
+        steps.fc1_dgrad,
+        steps.fc1_wgrad,
+        steps.fc2_wgrad,
         { slot = "bias_reduce", role = "bias_reduce",
           bind = { grad_intermediate = "grad_intermediate_buffer", grad_output = "grad_output",
                    grad_bias1 = "grad_bias1", grad_bias2 = "grad_bias2" } },
