@@ -68,10 +68,8 @@ static mlpbwd_status check_kernel(const gen *generator, const char *path, const 
         status = values_check_names(json_object_get(fields, "needs"), label, generator->features, why);
     }
     if (status == MLPBWD_OK) {
-        json_t *classes = json_pack("{s:b, s:b, s:b}", "tf32", 1, "fp32", 1, "bf16", 1);
         snprintf(label, sizeof label, "%s: accuracies", path);
-        status = values_check_names(json_object_get(fields, "accuracies"), label, classes, why);
-        json_decref(classes);
+        status = values_check_accuracies(json_object_get(fields, "accuracies"), label, why);
     }
     return status == MLPBWD_OK ? check_params(fields, path, generator->roles, why) : status;
 }

@@ -132,10 +132,8 @@ static mlpbwd_status check_pipeline(const gen *generator, const char *path, cons
         status = values_check_names(json_object_get(fields, "needs"), label, generator->features, why);
     }
     if (status == MLPBWD_OK) {
-        json_t *classes = json_pack("{s:b, s:b, s:b}", "tf32", 1, "fp32", 1, "bf16", 1);
         snprintf(label, sizeof label, "%s: accuracies", path);
-        status = values_check_names(json_object_get(fields, "accuracies"), label, classes, why);
-        json_decref(classes);
+        status = values_check_accuracies(json_object_get(fields, "accuracies"), label, why);
     }
     json_t *names = json_object(), *slots = json_object();
     if (status == MLPBWD_OK) {

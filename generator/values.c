@@ -1,4 +1,5 @@
 #include "values.h"
+#include "names.h"
 
 #include <ctype.h>
 #include <lauxlib.h>
@@ -258,6 +259,16 @@ mlpbwd_status values_check_names(const json_t *list, const char *label, const js
         }
     }
     return MLPBWD_OK;
+}
+
+mlpbwd_status values_check_accuracies(const json_t *list, const char *label, mlp_message *why) {
+    json_t *classes = json_object();
+    for (int i = 0; i < ACCURACY_COUNT; i++) {
+        json_object_set_new(classes, accuracy_names[i], json_true());
+    }
+    mlpbwd_status status = values_check_names(list, label, classes, why);
+    json_decref(classes);
+    return status;
 }
 
 bool values_list_has(const json_t *list, const char *name) {

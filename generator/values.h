@@ -41,6 +41,8 @@ mlpbwd_status values_check(const json_t *object, const char *label, const field_
                            mlp_message *why);
 /* A list of texts, each of them in allowed (an object's keys) if that is given. */
 mlpbwd_status values_check_names(const json_t *list, const char *label, const json_t *allowed, mlp_message *why);
+/* The same for names of accuracy classes. */
+mlpbwd_status values_check_accuracies(const json_t *list, const char *label, mlp_message *why);
 bool values_list_has(const json_t *list, const char *name);
 /* A C identifier. */
 bool values_is_name(const char *text);

@@ -10,15 +10,15 @@ static mlpbwd_status check_required(const mlpbwd_plan *plan, void *const pointer
     for (unsigned i = 0; i < TENSOR_INPUTS; i++)
         if ((required >> i & 1) && !pointers[i])
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s is NULL, and an output that was asked for reads it",
-                            plan_tensor_name(i));
+                            tensor_name(i));
     return MLPBWD_OK;
 }
 
 static mlpbwd_status check_alignment(void *const pointers[TENSOR_COUNT], mlp_message *why) {
     for (size_t i = 0; i < TENSOR_COUNT; i++)
         if ((uintptr_t)pointers[i] % TENSOR_ALIGNMENT != 0)
-            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s is at %p; it must be aligned to %d bytes",
-                            plan_tensor_name(i), pointers[i], TENSOR_ALIGNMENT);
+            return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s is at %p; it must be aligned to %d bytes", tensor_name(i),
+                            pointers[i], TENSOR_ALIGNMENT);
     return MLPBWD_OK;
 }
 
@@ -47,13 +47,13 @@ static mlpbwd_status check_overlap(const mlpbwd_plan *plan, void *const pointers
             size = 0; /* not given: an empty range, which overlaps nothing */
         if (__builtin_add_overflow(start[i], size, &end[i]))
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s at %p has %zu bytes, more than the memory behind it",
-                            i < TENSOR_COUNT ? plan_tensor_name(i) : "workspace", (const void *)start[i], size);
+                            i < TENSOR_COUNT ? tensor_name(i) : "workspace", (const void *)start[i], size);
     }
     for (size_t i = TENSOR_INPUTS; i < RANGES; i++)
         for (size_t j = 0; j < i; j++)
             if (start[i] < end[i] && start[j] < end[j] && start[i] < end[j] && start[j] < end[i])
                 return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s overlaps %s",
-                                i < TENSOR_COUNT ? plan_tensor_name(i) : "workspace", plan_tensor_name(j));
+                                i < TENSOR_COUNT ? tensor_name(i) : "workspace", tensor_name(j));
     return MLPBWD_OK;
 }
 

@@ -59,7 +59,7 @@ static json_t *output_names(unsigned outputs) {
     json_t *names = json_array();
     for (unsigned i = 0; i < TENSOR_OUTPUTS; i++)
         if (outputs >> i & 1)
-            json_array_append_new(names, json_string(plan_tensor_name(TENSOR_INPUTS + i)));
+            json_array_append_new(names, json_string(tensor_name(TENSOR_INPUTS + i)));
     return names;
 }
 

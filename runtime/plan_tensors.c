@@ -12,19 +12,19 @@ static const struct {
     {"grad_output", 'T', 'H'},
     {"hidden_states", 'T', 'H'},
     {"weight1", 'I', 'H'},
-    {"bias1", '1', 'I'},
+    {"bias1", 'I', '1'},
     {"weight2", 'H', 'I'},
-    {"bias2", '1', 'H'},
+    {"bias2", 'H', '1'},
     {"intermediate", 'T', 'I'},
     {"intermediate_activated", 'T', 'I'},
     {"grad_hidden_states", 'T', 'H'},
     {"grad_weight1", 'I', 'H'},
-    {"grad_bias1", '1', 'I'},
+    {"grad_bias1", 'I', '1'},
     {"grad_weight2", 'H', 'I'},
-    {"grad_bias2", '1', 'H'},
+    {"grad_bias2", 'H', '1'},
 };
 
-const char *plan_tensor_name(size_t tensor) {
+const char *tensor_name(size_t tensor) {
     return table[tensor].name;
 }
 
@@ -35,23 +35,33 @@ size_t plan_tensor_find(const char *name) {
     return i;
 }
 
-static int64_t extent(const mlpbwd_problem *problem, char which) {
+static int64_t extent(char which, const tensor_sizes *sizes) {
     switch (which) {
     case 'T':
-        return problem->batch_size * problem->seq_len;
+        return sizes->tokens;
     case 'H':
-        return problem->hidden_size;
+        return sizes->hidden_size;
     case 'I':
-        return problem->intermediate_size;
+        return sizes->intermediate_size;
     default:
         return 1;
     }
 }
 
+int64_t tensor_rows(size_t tensor, const tensor_sizes *sizes) {
+    return extent(table[tensor].rows, sizes);
+}
+
+int64_t tensor_columns(size_t tensor, const tensor_sizes *sizes) {
+    return extent(table[tensor].columns, sizes);
+}
+
 mlpbwd_status plan_tensor_sizes(const mlpbwd_problem *problem, size_t bytes[TENSOR_COUNT], mlp_message *why) {
+    const tensor_sizes sizes = {problem->batch_size * problem->seq_len, problem->hidden_size,
+                                problem->intermediate_size};
     for (size_t i = 0; i < TENSOR_COUNT; i++) {
         int64_t size = 0;
-        if (__builtin_mul_overflow(extent(problem, table[i].rows), extent(problem, table[i].columns), &size) ||
+        if (__builtin_mul_overflow(tensor_rows(i, &sizes), tensor_columns(i, &sizes), &size) ||
             __builtin_mul_overflow(size, (int64_t)sizeof(float), &size))
             return mlp_fail(why, MLPBWD_UNSUPPORTED,
                             "%s would have more than 2^63 bytes with hidden_size %lld and intermediate_size %lld",

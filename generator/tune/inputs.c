@@ -7,48 +7,6 @@
 
 #include "parallel.h"
 
-static const struct {
-    const char *name;
-    char rows, columns; /* T, H, I or 1 */
-} shapes[TENSOR_COUNT] = {{"grad_output", 'T', 'H'},
-                          {"hidden_states", 'T', 'H'},
-                          {"weight1", 'I', 'H'},
-                          {"bias1", 'I', '1'},
-                          {"weight2", 'H', 'I'},
-                          {"bias2", 'H', '1'},
-                          {"intermediate", 'T', 'I'},
-                          {"intermediate_activated", 'T', 'I'},
-                          {"grad_hidden_states", 'T', 'H'},
-                          {"grad_weight1", 'I', 'H'},
-                          {"grad_bias1", 'I', '1'},
-                          {"grad_weight2", 'H', 'I'},
-                          {"grad_bias2", 'H', '1'}};
-
-static int64_t extent(char letter, const tensor_sizes *sizes) {
-    switch (letter) {
-    case 'T':
-        return sizes->tokens;
-    case 'H':
-        return sizes->hidden_size;
-    case 'I':
-        return sizes->intermediate_size;
-    default:
-        return 1;
-    }
-}
-
-const char *tensor_name(int tensor) {
-    return shapes[tensor].name;
-}
-
-int64_t tensor_rows(int tensor, const tensor_sizes *sizes) {
-    return extent(shapes[tensor].rows, sizes);
-}
-
-int64_t tensor_columns(int tensor, const tensor_sizes *sizes) {
-    return extent(shapes[tensor].columns, sizes);
-}
-
 /* ---- random numbers ---- */
 
 enum { QUANTILES = 65536, CHUNK = 1 << 16 };
@@ -126,7 +84,7 @@ mlpbwd_status inputs_create(const tensor_sizes *sizes, uint64_t seed, inputs *ou
                 out->tensor[t][i] = NAN;
             continue;
         }
-        bool weight = shapes[t].rows != 'T';
+        bool weight = t == TENSOR_WEIGHT1 || t == TENSOR_WEIGHT2;
         inputs_normal(out->tensor[t], count, weight ? 1 / sqrt((double)columns) : 1, seed * TENSOR_COUNT + (uint64_t)t);
     }
     return MLPBWD_OK;

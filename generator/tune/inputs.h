@@ -8,18 +8,7 @@
 
 #include "message.h"
 #include "mlpbwd.h"
-
-/* Tensors are numbered in the order of mlpbwd_tensors. */
-enum { TENSOR_INPUTS = 8, TENSOR_OUTPUTS = 5, TENSOR_COUNT = 13, TENSOR_BIAS1 = 3, TENSOR_BIAS2 = 5 };
-
-typedef struct tensor_sizes {
-    int64_t tokens, hidden_size, intermediate_size;
-} tensor_sizes;
-
-/* Name of the field of mlpbwd_tensors (static), and the tensor's extents. */
-const char *tensor_name(int tensor);
-int64_t tensor_rows(int tensor, const tensor_sizes *sizes);
-int64_t tensor_columns(int tensor, const tensor_sizes *sizes); /* 1 for the biases */
+#include "plan_tensors.h"
 
 /* out[i] = scale * standard normal, a function of (seed, i) alone: 65536 quantiles with linear interpolation. */
 void inputs_normal(float *out, size_t count, double scale, uint64_t seed);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "channel.h"
+#include "names.h"
 #include "parallel.h"
 #include "sweep.h"
 
@@ -56,7 +57,6 @@ static const char *text_of(const json_t *object, const char *key) {
 
 /* The first architecture of the device's ladder that the templates have. */
 static mlpbwd_status settle_arch(sweep *s, mlp_message *why) {
-    static const char *const rates[] = {"tf32", "fp32", "bf16"};
     json_t *archs = gen_describe_archs(s->generator), *arch = NULL;
     const dev_info *device = &s->measurer.device;
     const char *name = s->has_measurer ? device->arch : s->options.arch;
@@ -74,7 +74,8 @@ static mlpbwd_status settle_arch(sweep *s, mlp_message *why) {
         s->units = s->has_measurer ? device->units : (int)json_integer_value(json_object_get(arch, "units"));
         if (s->units < 1)
             s->units = parallel_threads();
-        s->rate = json_number_value(json_object_get(json_object_get(arch, "rates"), rates[s->options.accuracy]));
+        s->rate =
+            json_number_value(json_object_get(json_object_get(arch, "rates"), accuracy_names[s->options.accuracy]));
         s->memory_bandwidth = json_number_value(json_object_get(arch, "memory_bandwidth"));
         s->target = (gen_target){s->arch, s->options.accuracy};
         if (!s->options.replay_path)
