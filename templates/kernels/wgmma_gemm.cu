@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 for (int step = 0; step < 4; ++step)
 #pragma unroll
                     for (int i = 0; i < TILES_M; ++i)
-                        wgmma_tile<!A_K_MAJOR>(
+                        wgmma_${operand_type}<!A_K_MAJOR>(
                             sums[i],
                             matrix_descriptor(stage + (rows_of + i) * BLOCK_BYTES + step * STEP_A, BLOCK_BYTES, 1024),
                             matrix_descriptor(stage + A_BLOCKS * BLOCK_BYTES + step * 2048, BLOCK_BYTES, 1024), k + step > 0);

@@ -109,7 +109,7 @@ return {
     local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
       return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy], fetch_depth = p.fetch_depth })
     end, "work / tiles")
-    values.ptx_sm90 = wgmma(c)
+    values.ptx_sm90, values.operand_type = wgmma(c), type_name[c.accuracy]
     values.ping_pong, values.tiles_m, values.tile_n, values.stages = p.ping_pong, p.tiles_m, p.tile_n, p.stages
     values.prefetch = roles[c.role].gelu and text "kernels/wgmma_gemm_prefetch.cu" or ""
     local many = p.tiles_m * p.tile_n // 2 > 128

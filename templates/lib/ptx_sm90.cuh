@@ -58,7 +58,7 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 /* 9.7.15.5.2 wgmma.mma_async: D[64,N] (+)= A * B, both from shared memory; transposes for MN-major operands */
-template <int TRANSPOSE_A> __device__ __forceinline__ void wgmma_tile(float (&d)[${registers}], u64 a, u64 b, int accumulate) {
+template <int TRANSPOSE_A> __device__ __forceinline__ void wgmma_${type}(float (&d)[${registers}], u64 a, u64 b, int accumulate) {
     asm volatile("{\n"
                  ".reg .pred add;\n"
                  "setp.ne.b32 add, %${accumulate_index}, 0;\n"
