@@ -117,15 +117,20 @@ struct layout_cell {
 };
 
 /* Cell of element (row, column) of D, relative to D's address: row counts within this block's share, m and n are the
- * whole instruction's. One element a cell, 16-bit results too. The same holds for A in tensor memory (columns of 32
- * bits: k / 2 for 16-bit types), for which n is 0. */
+ * whole instruction's. One element a cell: a 16-bit result is the lower half. */
 struct layout_cell layout_accumulator_cell(unsigned m, unsigned n, bool pair, unsigned row, unsigned column);
+/* Cell of A in tensor memory, likewise; 16-bit types: k even, the cell holds k and k + 1. No table confirms it for the
+ * M = 128 pair form. */
+struct layout_cell layout_tmem_a_cell(unsigned m, bool pair, unsigned element_bytes, unsigned row, unsigned k);
 /* Columns of tensor memory that D takes: n, or n / 2 in the M = 128 pair form. */
 unsigned layout_accumulator_columns(unsigned m, unsigned n, bool pair);
 
 /* tcgen05.ld and .st. Cell of register `reg` of thread `thread` (0-31), relative to the address; split is the immediate
- * of 16x32bx2, in columns, else 0. */
+ * of 16x32bx2, in columns, else 0. That shape rests on the text of 9.7.16.8 and on CuTe's traits, not on a table. */
 struct layout_cell layout_tmem_cell(enum emu_shape shape, unsigned thread, unsigned reg, unsigned split);
+/* The same with .pack::16b or .unpack::16b: the cell whose lower 16 bits are half 0 or 1 of the register. */
+struct layout_cell layout_tmem_packed_cell(enum emu_shape shape, unsigned thread, unsigned reg, unsigned half,
+                                           unsigned split);
 /* Whether the shape exists with so many registers a thread (.num times 1, 2, 4). */
 bool layout_tmem_registers(enum emu_shape shape, unsigned registers);
 /* Lanes that one access touches from its address on: 32, or 16. */
