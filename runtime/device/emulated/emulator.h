@@ -15,7 +15,6 @@
 #ifndef EMULATOR_H
 #define EMULATOR_H
 
-#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,7 +59,7 @@ typedef struct emu_clocks {
 typedef struct emu_foreign {
     uint32_t references, count;
     struct emu_foreign_entry {
-        uint32_t cluster; /* emu_cluster.number */
+        uint32_t cluster; /* emu_cluster.generation */
         emu_clocks *known, *fenced;
     } at[];
 } emu_foreign;
@@ -105,8 +104,8 @@ struct emu_thread {
     void *tcgen05;        /* what it has in flight (tcgen05.c) */
     bool dependency_wait; /* griddepcontrol.wait has been executed */
 
-    sigjmp_buf context; /* fiber.c */
-    unsigned char *stack;
+    unsigned char *stack;    /* EMU_STACK_BYTES */
+    struct emu_fiber *fiber; /* (fiber.c) */
 };
 
 /* A slot of OS thread, TLS and stacks that blocks run in, one after another. Private to launch.c. */
@@ -187,6 +186,9 @@ struct emu_launch {
 bool emu_launch_run(const emu_code *code, const emu_dims *dims, const emu_options *options, void **arguments,
                     char *fault, size_t capacity, uint64_t *multiplies);
 
+/* What fresh memory holds, as 32-bit words: NaN as fp32, fp16 and bf16. */
+#define EMU_POISON 0x7fa57fa5u
+
 extern const struct emu_api emu_api_table; /* table.c; what a kernel is bound to */
 
 /* The thread that is running; NULL in asynchronous operations and outside launches. */
@@ -261,6 +263,8 @@ void emu_view_clear(emu_view *view);                                 /* frees; m
 void emu_view_join(emu_view *into, const emu_view *from);            /* into: may be {0} */
 void emu_view_learn(emu_view *into, uint32_t slot, uint32_t clock,
                     bool fenced); /* one epoch more; fenced: as fenced, too */
+/* A thread's own view need not hold its own epochs: whoever compares with the accessing thread's own slot does not ask.
+ * The views of operations (emu_view_of) do hold their issuer's. */
 bool emu_view_knows(const emu_view *view, uint32_t slot, uint32_t clock);
 bool emu_view_knows_fenced(const emu_view *view, uint32_t slot, uint32_t clock);
 /* The thread's own view with its own epoch in it, into `into` (joined), as a release does; then its clock grows. */
@@ -275,7 +279,7 @@ void emu_proxy_fence(emu_thread *thread);
 void emu_release_far(emu_thread *thread, emu_foreign **into);
 void emu_acquire_far(emu_thread *thread, const emu_foreign *from);
 void emu_foreign_clear(emu_foreign **foreign);
-/* Does the view know the epoch of a slot of another cluster? */
+/* Does the view know the epoch of a slot of another cluster (its generation)? */
 bool emu_view_knows_far(const emu_view *view, uint32_t cluster, uint32_t slot, uint32_t clock, bool fenced);
 
 /* ---- warps and barriers of a block (warp.c) ---- */
