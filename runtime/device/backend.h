@@ -59,6 +59,15 @@ struct dev_backend {
                                   dev_function_info *info, mlp_message *why);
     mlpbwd_status (*launch)(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
                             size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why);
+    /* These three are only called, and may be NULL, where device_sm90.c has found compute capability 9.0 or later;
+     * their arguments have been checked, and a cluster has no zeros. */
+    mlpbwd_status (*launch_with)(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
+                                 size_t shared_bytes, void **arguments, const dev_launch_attributes *attributes,
+                                 dev_stream stream, mlp_message *why);
+    mlpbwd_status (*active_clusters)(const dev_function *function, const uint32_t block[3], size_t shared_bytes,
+                                     const uint32_t cluster[3], int *count, mlp_message *why);
+    mlpbwd_status (*tensor_map_encode)(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
+                                       mlp_message *why);
 
     mlpbwd_status (*alloc)(dev_context *context, size_t size, void **out, mlp_message *why);
     void (*free)(dev_context *context, void *pointer);
@@ -106,6 +115,10 @@ mlpbwd_status cc_version(char *text, size_t capacity, mlp_message *why);
 /* COMPILE_ERROR with the first lines of a compiler's log; an empty log says so. */
 mlpbwd_status compile_failed(mlp_message *why, const dev_compile_request *request, const char *compiler,
                              const char *log);
+
+/* Bytes of an element of a tensor; of the row that a swizzle permutes in (none: 0). Valid values only. */
+unsigned dev_element_bytes(enum dev_element element);
+unsigned dev_swizzle_bytes(enum dev_swizzle swizzle);
 
 /* Copies text, cut to capacity at a character (UTF-8) boundary and always terminated. */
 void dev_copy_text(char *to, size_t capacity, const char *text);

@@ -22,6 +22,25 @@ typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct _nvrtcProgram *nvrtcProgram;
 typedef struct nvmlDevice_st *nvmlDevice_t;
+typedef struct CUlaunchConfig_st CUlaunchConfig; /* incomplete here: cuda_launch_config is its layout */
+typedef struct CUtensorMap_st CUtensorMap;       /* opaque: dev_tensor_map is its size */
+
+/* Layouts of CUlaunchAttribute and CUlaunchConfig, as far as the library fills them. */
+typedef struct cuda_launch_attribute {
+    cuda_enum id;
+    char padding[4];
+    union {
+        char size[64];
+        unsigned cluster[3];
+        int programmatic;
+    } value;
+} cuda_launch_attribute;
+typedef struct cuda_launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    CUstream stream;
+    cuda_launch_attribute *attributes;
+    unsigned count;
+} cuda_launch_config;
 
 enum {
 #define CUDA_CONSTANT(name, value) MLP_##name = (value),

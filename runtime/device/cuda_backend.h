@@ -29,6 +29,13 @@ struct cuda_context {
     cuda_context *next;
 };
 
+typedef struct cuda_function {
+    dev_function base;
+    cuda_context *context;
+    CUfunction handle;
+    struct cuda_function *next; /* of its module */
+} cuda_function;
+
 /* The same objects as this backend knows them. */
 cuda_device *cuda_device_of(const dev_context *context);
 cuda_context *cuda_context_of(dev_context *context);
@@ -49,7 +56,7 @@ mlpbwd_status cuda_enter_setup(cuda_context *context, cuda_guard *guard, mlp_mes
 void cuda_relax(cuda_context *context, cuda_guard *guard);
 void cuda_leave(cuda_context *context, const cuda_guard *guard);
 
-/* Backend functions of cuda_context.c, cuda_module.c, cuda_memory.c and cuda_time.c: see device.h. */
+/* Backend functions of cuda_context.c, cuda_module.c, cuda_launch.c, cuda_memory.c and cuda_time.c: see device.h. */
 mlpbwd_status cuda_context_get(dev *device, dev_context **out, mlp_message *why);
 void cuda_context_release(dev_context *context);
 mlpbwd_status cuda_context_enter(dev_context *context, bool *pushed, mlp_message *why);
@@ -71,6 +78,13 @@ mlpbwd_status cuda_function_get(dev_module *module, const char *entry, size_t sh
                                 dev_function_info *info, mlp_message *why);
 mlpbwd_status cuda_launch(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
                           size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why);
+mlpbwd_status cuda_launch_with(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
+                               size_t shared_bytes, void **arguments, const dev_launch_attributes *attributes,
+                               dev_stream stream, mlp_message *why);
+mlpbwd_status cuda_active_clusters(const dev_function *function, const uint32_t block[3], size_t shared_bytes,
+                                   const uint32_t cluster[3], int *count, mlp_message *why);
+mlpbwd_status cuda_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
+                                     mlp_message *why);
 
 mlpbwd_status cuda_alloc(dev_context *context, size_t size, void **out, mlp_message *why);
 void cuda_free(dev_context *context, void *pointer);

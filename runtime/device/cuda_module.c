@@ -1,16 +1,9 @@
-/* CUDA machine code: loading, functions that have nothing left to load, launching. */
+/* CUDA machine code: loading, and functions that have nothing left to load. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_backend.h"
-
-typedef struct cuda_function {
-    dev_function base;
-    cuda_context *context;
-    CUfunction handle;
-    struct cuda_function *next;
-} cuda_function;
 
 struct cuda_module {
     dev_module base;
@@ -213,23 +206,5 @@ mlpbwd_status cuda_function_get(dev_module *base, const char *entry, size_t shar
     module->functions = function;
     pthread_mutex_unlock(&device->mutex);
     *out = &function->base;
-    return MLPBWD_OK;
-}
-
-mlpbwd_status cuda_launch(const dev_function *base, const uint32_t grid[3], const uint32_t block[3],
-                          size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why) {
-    const cuda_function *function = (const cuda_function *)base;
-    cuda_context *context = function->context;
-    cuda_guard guard;
-    mlpbwd_status status = cuda_enter(context, &guard, why);
-    if (status)
-        return status;
-    cuda_enum result =
-        context->api->cuLaunchKernel(function->handle, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                     (unsigned)shared_bytes, (CUstream)stream, arguments, NULL);
-    cuda_leave(context, &guard);
-    if (result)
-        return cuda_failed(context->api, result, why, "a launch of %u x %u x %u blocks of %u x %u x %u threads failed",
-                           grid[0], grid[1], grid[2], block[0], block[1], block[2]);
     return MLPBWD_OK;
 }

@@ -150,6 +150,57 @@ mlpbwd_status dev_stream_capture_id(dev_context *context, dev_stream stream, uin
 mlpbwd_status dev_launch(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
                          size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why);
 
+/* What a launch has beside its grid; {0} adds nothing. Compute capability 9.0 or later, real or emulated. */
+typedef struct dev_launch_attributes {
+    uint32_t cluster[3]; /* blocks of a cluster: divisors of the grid, at most DEV_MAX_CLUSTER in all; zeros: none */
+    bool programmatic;   /* may start while earlier work of its stream still runs (programmatic dependent launch): the
+                            kernel executes griddepcontrol.wait before it touches what that work reads or writes */
+} dev_launch_attributes;
+enum { DEV_MAX_CLUSTER = 8 }; /* the portable size; larger ones are not on every device of a generation */
+
+/* dev_launch with attributes (NULL: none). UNSUPPORTED: the device has no such launches; INVALID_ARGUMENT: a cluster
+ * that is too large or does not divide the grid. No lock, no allocation, may be captured. */
+mlpbwd_status dev_launch_with(const dev_function *function, const uint32_t grid[3], const uint32_t block[3],
+                              size_t shared_bytes, void **arguments, const dev_launch_attributes *attributes,
+                              dev_stream stream, mlp_message *why);
+/* How many clusters (blocks, with cluster {1,1,1}) of such a launch can run at once on an idle device: the largest grid
+ * whose blocks may wait for each other. Errors as dev_launch_with. */
+mlpbwd_status dev_active_clusters(const dev_function *function, const uint32_t block[3], size_t shared_bytes,
+                                  const uint32_t cluster[3], int *count, mlp_message *why);
+
+/* ---- tensor maps: what copies of boxes of a tensor (TMA) are told about it ---- */
+
+enum dev_element { DEV_U8, DEV_F16, DEV_BF16, DEV_F32 };
+/* How the 16-byte chunks of a box are permuted in shared memory: the name is the width of the box's row that they stay
+ * in (PTX ISA 5.5.7). */
+enum dev_swizzle { DEV_SWIZZLE_NONE, DEV_SWIZZLE_32B, DEV_SWIZZLE_64B, DEV_SWIZZLE_128B };
+
+enum { DEV_MAX_TENSOR_RANK = 5 };
+/* A tensor in device memory and the box that one copy moves; dimensions innermost first. What lies outside the tensor
+ * is read as 0 and not written. */
+typedef struct dev_tensor {
+    void *address; /* device memory, 16-byte aligned */
+    enum dev_element element;
+    int rank;                           /* 1 to DEV_MAX_TENSOR_RANK */
+    uint64_t size[DEV_MAX_TENSOR_RANK]; /* elements, 1 to 2^32 */
+    /* Bytes from one element of dimension i + 1 to the next: multiples of 16 below 2^40. */
+    uint64_t stride[DEV_MAX_TENSOR_RANK - 1];
+    uint32_t box[DEV_MAX_TENSOR_RANK]; /* elements, 1 to 256; a row of the box a multiple of 16 bytes */
+    enum dev_swizzle swizzle;          /* the row of the box may not be wider */
+    int l2_bytes;                      /* L2 fetches so much around what is read: 0, 64, 128 or 256 */
+} dev_tensor;
+
+/* Opaque and of one backend; a kernel takes it by value as a __grid_constant__ parameter (templates/lib/ptx_tma.cuh).
+ * Valid while the tensor's memory is. */
+typedef struct dev_tensor_map {
+    _Alignas(128) unsigned char bytes[128];
+} dev_tensor_map;
+
+/* Encodes. INVALID_ARGUMENT names the member that breaks a rule above; UNSUPPORTED: the device has no such copies. No
+ * lock, no allocation. */
+mlpbwd_status dev_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
+                                    mlp_message *why);
+
 /* ---- timing ---- */
 
 typedef struct dev_timing {

@@ -20,6 +20,7 @@
 #endif
 
 #include "device/cuda_api.h"
+#include "device/device.h"
 
 #if defined(HAVE_CUDA_H) && HAVE_CUDA_H >= 12040
 /* NOLINTBEGIN(bugprone-macro-parentheses): types cannot be put in parentheses. */
@@ -32,6 +33,25 @@
 #undef CUDA_FUNCTION
 #undef CUDA_OPTIONAL
 #undef CUDA_CONSTANT
+/* Structures that the library has a layout of its own for. */
+#define SAME(own, own_member, theirs, their_member)                                                                    \
+    _Static_assert(offsetof(own, own_member) == offsetof(theirs, their_member) &&                                      \
+                       sizeof((own){0}.own_member) >= sizeof((theirs){0}.their_member),                                \
+                   #theirs "." #their_member " differs from cuda.h");
+_Static_assert(sizeof(cuda_launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute differs from cuda.h");
+SAME(cuda_launch_attribute, id, CUlaunchAttribute, id)
+SAME(cuda_launch_attribute, value.cluster, CUlaunchAttribute, value.clusterDim)
+SAME(cuda_launch_attribute, value.programmatic, CUlaunchAttribute, value.programmaticStreamSerializationAllowed)
+_Static_assert(sizeof(cuda_launch_config) == sizeof(CUlaunchConfig), "CUlaunchConfig differs from cuda.h");
+SAME(cuda_launch_config, grid, CUlaunchConfig, gridDimX)
+SAME(cuda_launch_config, grid[2], CUlaunchConfig, gridDimZ)
+SAME(cuda_launch_config, block, CUlaunchConfig, blockDimX)
+SAME(cuda_launch_config, shared_bytes, CUlaunchConfig, sharedMemBytes)
+SAME(cuda_launch_config, stream, CUlaunchConfig, hStream)
+SAME(cuda_launch_config, attributes, CUlaunchConfig, attrs)
+SAME(cuda_launch_config, count, CUlaunchConfig, numAttrs)
+_Static_assert(sizeof(dev_tensor_map) == sizeof(CUtensorMap) && _Alignof(dev_tensor_map) >= _Alignof(CUtensorMap),
+               "CUtensorMap differs from cuda.h");
 _Static_assert(sizeof(CUresult) == sizeof(cuda_enum), "an enumeration of cuda.h is not an unsigned int");
 #endif
 

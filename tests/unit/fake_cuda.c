@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cuda_api.h"
+#include "device/device.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -284,6 +285,39 @@ FAKE(cuLaunchKernel,
     } else {
         books.launches++;
     }
+    return 0;
+}
+
+FAKE(cuLaunchKernelEx, (const CUlaunchConfig *opaque, CUfunction function, void **arguments, void **extra)) {
+    const cuda_launch_config *config = (const cuda_launch_config *)opaque;
+    NEED_CONTEXT();
+    MAY_FAIL();
+    (void)function, (void)arguments, (void)extra;
+    for (unsigned i = 0; i < config->count; i++)
+        if (config->attributes[i].id == MLP_CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            books.cluster = config->attributes[i].value.cluster[0];
+        else if (config->attributes[i].id == MLP_CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            books.programmatic = config->attributes[i].value.programmatic;
+    books.launches++;
+    return 0;
+}
+
+FAKE(cuOccupancyMaxActiveClusters, (int *clusters, CUfunction function, const CUlaunchConfig *config)) {
+    NEED_CONTEXT();
+    MAY_FAIL();
+    (void)function;
+    *clusters = 132 / (int)((const cuda_launch_config *)config)->attributes[0].value.cluster[0];
+    return 0;
+}
+
+FAKE(cuTensorMapEncodeTiled, (CUtensorMap * map, cuda_enum type, uint32_t rank, void *address, const uint64_t *size,
+                              const uint64_t *stride, const uint32_t *box, const uint32_t *element_stride,
+                              cuda_enum interleave, cuda_enum swizzle, cuda_enum l2_promotion, cuda_enum fill)) {
+    MAY_FAIL();
+    (void)address, (void)size, (void)stride, (void)box, (void)element_stride;
+    const uint32_t written[] = {type, rank, interleave, swizzle, l2_promotion, fill};
+    memset(map, 0, sizeof(dev_tensor_map));
+    memcpy(map, written, sizeof written);
     return 0;
 }
 
