@@ -24,6 +24,10 @@ _Noreturn void emu_abandon(emu_launch *launch);
 /* Ends it for want of memory. */
 _Noreturn void emu_out_of_memory(void);
 
+/* ---- fault.c ---- */
+/* Fills launch->fault with what every thread waits for. */
+void emu_deadlock(emu_launch *launch);
+
 /* ---- clock.c ---- */
 void emu_clock_forget(void); /* drops what is remembered between calls; at a launch's end */
 

@@ -136,6 +136,7 @@ struct emu_cluster {
     uint32_t number, size;   /* size in blocks */
     uint32_t slots_of_block; /* threads + EMU_MBARRIERS */
     emu_block *blocks;       /* size of them, by rank */
+    bool running;            /* resident; else a free place */
     void *barrier;           /* barrier.cluster (cluster.c) */
     uint32_t generation;     /* grows with every cluster of the process: tells re-used memory apart */
 };
@@ -178,6 +179,12 @@ struct emu_launch {
     char fault[2048];      /* "" while all is well */
     struct emu_async *async, **async_end;
     uint64_t random;
+    uint64_t activity; /* grows whenever something happens that others may have waited for */
+    uint64_t ticks;    /* what clock64 last said */
+    bool abandoned;    /* after a fault: nothing runs any more */
+    emu_cluster *resident;
+    uint32_t places; /* of resident[]: clusters that fit at once */
+    struct emu_async *running;
     uint64_t multiplies; /* multiply-adds of matrix operations, for figures of speed */
 };
 
