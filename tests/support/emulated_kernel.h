@@ -34,10 +34,11 @@ void kernel_read(test_kernel *kernel, void *host, const void *device_memory, siz
 typedef struct kernel_dims {
     uint32_t grid[3], block[3]; /* a 0 stands for 1 */
     size_t shared_bytes;        /* dynamic */
+    dev_launch_attributes attributes;
 } kernel_dims;
 
 /* Launches and waits; arguments[i] points at the i-th parameter's value. A fault is DEVICE_ERROR with the report in
- * *why. Clusters: __cluster_dims__ in the text. */
+ * *why. Clusters: in the attributes, or __cluster_dims__ in the text. */
 mlpbwd_status kernel_run(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
                          mlp_message *why);
 
