@@ -102,6 +102,7 @@ struct emu_thread {
     void *sm80;           /* cp.async groups (sm80.c); freed by the hook */
     void *bulk;           /* bulk groups (bulk.c) */
     void *tcgen05;        /* what it has in flight (tcgen05.c) */
+    void *order;          /* what its fences and relaxed loads have gathered (flags.c) */
     bool dependency_wait; /* griddepcontrol.wait has been executed */
 
     unsigned char *stack;    /* EMU_STACK_BYTES */
@@ -306,6 +307,9 @@ emu_thread *emu_warp_first(emu_thread *thread);
 typedef struct emu_effect {
     uint32_t references;
     bool writes, retired;
+    bool generic_proxy;  /* set by emu_shared_effect and emu_global_effect */
+    bool poison_allowed; /* a read of never-written memory gives poison (NaN) and is no fault: set it for operands of
+                            matrix instructions, whose rows beyond a tensor's edge may be anything */
     uint32_t cluster, slot, clock; /* cluster: emu_cluster.generation */
     const char *what;              /* "bulk copy", static */
     emu_site site;
