@@ -47,4 +47,11 @@ void emu_signal_bytes(const emu_signal *signal, const emu_async *operation, uint
 /* arrive::one; view: what whoever waits for the phase then knows, too; NULL: only the epoch of the phase. */
 void emu_signal_arrive(const emu_signal *signal, const emu_async *operation, const emu_view *view);
 
+/* ---- bulk groups (bulk.c) ---- */
+
+/* A store or reduction of the thread, from shared to global memory, joins its open bulk group: commit_group closes the
+ * group, wait_group retires the effects. Takes a reference of each from the caller; write may be NULL. Returns the
+ * queue that its emu_async must have. */
+const void *emu_bulk_join(emu_thread *thread, emu_effect *read, emu_effect *write);
+
 #endif
