@@ -85,7 +85,8 @@ static mlpbwd_status compile_source(plan_modules *modules, const char *hash, con
         status = mlp_fail(why, MLPBWD_UNSUPPORTED,
                           "slot \"%s\" has no machine code, and its source %.12s is in no database", slot, hash);
     if (status == MLPBWD_OK) {
-        const dev_compile_request request = {.compiler = compiler, .target = target, .source = source, .name = slot};
+        const dev_compile_request request = {
+            .compiler = dev_compiler_of(modules->context, compiler), .target = target, .source = source, .name = slot};
         status = compile(modules, &request, out, why);
     }
     free(source);
@@ -101,6 +102,10 @@ mlpbwd_status plan_modules_get(plan_modules *modules, const json_t *entry, plan_
     if (!slot || !source || (code && !format))
         return mlp_fail(why, MLPBWD_DATABASE_ERROR,
                         "a module of the stored plan lacks one of \"slot\", \"source\" and \"code_format\"");
+    const char *compiler = json_string_value(json_object_get(entry, "compiler"));
+    bool foreign = code && compiler && strcmp(dev_compiler_of(modules->context, compiler), compiler) != 0;
+    if (foreign)
+        code = NULL; /* what an architecture's own compiler made does not run on an emulated device */
     for (loaded *item = modules->first; item; item = item->next)
         if ((code && strcmp(item->key, code) == 0) || (!code && strcmp(item->key, source) == 0)) {
             *out = item->module;
@@ -113,7 +118,9 @@ mlpbwd_status plan_modules_get(plan_modules *modules, const json_t *entry, plan_
         if (!allow_compile)
             return mlp_fail(why, MLPBWD_UNSUPPORTED,
                             "slot \"%s\" has no machine code (%s), and MLPBWD_FLAG_ALLOW_COMPILE was not given", slot,
-                            code ? "its code is in no database" : "it was stored on a machine without its compiler");
+                            code      ? "its code is in no database"
+                            : foreign ? "its code is not for this device"
+                                      : "it was stored on a machine without its compiler");
         key = code ? code : source;
         status = compile_source(modules, source, entry, slot, blobs, user, &module, why);
     }

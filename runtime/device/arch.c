@@ -15,10 +15,12 @@
 static const struct {
     int lowest, highest; /* compute capabilities, inclusive */
     const char *name;
+    int shared_bytes; /* that a block may have; CUDA C++ Programming Guide, as in templates/arch */
 } cuda_architectures[] = {
-    {103, 103, "sm_103a"}, {100, 100, "sm_100a"}, {90, 90, "sm_90a"},
-    {80, 80, "sm_80"},     {87, 87, "sm_80"},     {80, 999, "compute_80"},
+    {103, 103, "sm_103a", 232448}, {100, 100, "sm_100a", 232448}, {90, 90, "sm_90a", 232448},
+    {80, 80, "sm_80", 166912},     {87, 87, "sm_80", 166912},     {80, 999, "compute_80", 101376},
 };
+enum { CUDA_ARCHITECTURES = sizeof cuda_architectures / sizeof cuda_architectures[0] };
 
 static size_t append(char ladder[DEV_MAX_LADDER][32], size_t length, const char *name) {
     if (length < DEV_MAX_LADDER)
@@ -28,10 +30,37 @@ static size_t append(char ladder[DEV_MAX_LADDER][32], size_t length, const char 
 
 size_t dev_cuda_ladder(int compute_capability, char ladder[DEV_MAX_LADDER][32]) {
     size_t length = 0;
-    for (size_t i = 0; i < sizeof cuda_architectures / sizeof cuda_architectures[0]; i++)
+    for (size_t i = 0; i < CUDA_ARCHITECTURES; i++)
         if (compute_capability >= cuda_architectures[i].lowest && compute_capability <= cuda_architectures[i].highest)
             length = append(ladder, length, cuda_architectures[i].name);
     return length;
+}
+
+const char *dev_cuda_architecture(size_t index) {
+    size_t distinct = 0;
+    for (size_t i = 0; i < CUDA_ARCHITECTURES; i++) {
+        if (i > 0 && strcmp(cuda_architectures[i].name, cuda_architectures[i - 1].name) == 0)
+            continue;
+        if (distinct++ == index)
+            return cuda_architectures[i].name;
+    }
+    return NULL;
+}
+
+size_t dev_architecture_ladder(const char *name, char ladder[DEV_MAX_LADDER][32], int *capability,
+                               int64_t *shared_bytes) {
+    for (size_t i = 0; i < CUDA_ARCHITECTURES; i++) {
+        if (strcmp(cuda_architectures[i].name, name) != 0)
+            continue;
+        size_t length = 0;
+        *capability = cuda_architectures[i].lowest;
+        for (size_t k = i; k < CUDA_ARCHITECTURES; k++)
+            if (*capability >= cuda_architectures[k].lowest && *capability <= cuda_architectures[k].highest)
+                length = append(ladder, length, cuda_architectures[k].name);
+        *shared_bytes = cuda_architectures[i].shared_bytes;
+        return length;
+    }
+    return 0;
 }
 
 #if defined(__x86_64__)

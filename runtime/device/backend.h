@@ -3,6 +3,7 @@
 #ifndef DEVICE_BACKEND_H
 #define DEVICE_BACKEND_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -37,6 +38,7 @@ struct dev_function {
 /* Functions mean what their namesakes in device.h say; sizes of 0 have been dealt with by device.c. */
 struct dev_backend {
     const char *name;
+    const char *compiler; /* makes its machine code, whatever an architecture's file says; NULL: what the file says */
     /* Is the text one of this backend's specs, whether or not the device exists? */
     bool (*owns_spec)(const char *spec);
     void (*list)(void (*visit)(void *user, const dev_info *info), void (*note)(void *user, const char *sentence),
@@ -104,6 +106,28 @@ mlpbwd_status dev_check_process(const dev *device, mlp_message *why);
  * an error here and not a crash in the loader. what names the file's kind in the message. */
 mlpbwd_status elf_check(const void *bytes, size_t size, const char *what, mlp_message *why);
 
+/* ---- shared_object.c ---- */
+
+/* False with errno set. */
+bool file_write_all(int file, const void *bytes, size_t size);
+/* A new file in $TMPDIR, else /tmp, with these bytes; the caller removes it. */
+mlpbwd_status shared_object_write(const void *bytes, size_t size, char path[PATH_MAX], mlp_message *why);
+
+/* ---- synchronous.c: the functions of backends whose launches return when they have run ---- */
+
+/* INVALID_ARGUMENT unless stream is NULL. */
+mlpbwd_status synchronous_check_stream(const dev_context *context, dev_stream stream, mlp_message *why);
+mlpbwd_status synchronous_context_enter(dev_context *context, bool *pushed, mlp_message *why);
+void synchronous_context_leave(dev_context *context);
+mlpbwd_status synchronous_synchronize(dev_context *context, mlp_message *why);
+mlpbwd_status synchronous_stream_create(dev_context *context, dev_stream *out, mlp_message *why);
+void synchronous_stream_destroy(dev_context *context, dev_stream stream);
+mlpbwd_status synchronous_event_create(dev_context *context, dev_event **out, mlp_message *why);
+void synchronous_event_destroy(dev_context *context, dev_event *event);
+mlpbwd_status synchronous_stream_order(dev_context *context, dev_stream earlier, dev_stream later, dev_event *event,
+                                       mlp_message *why);
+mlpbwd_status synchronous_stream_capture_id(dev_context *context, dev_stream stream, uint64_t *id, mlp_message *why);
+
 /* ---- compilers (compile.c has the table) ---- */
 
 /* dev_compile and dev_compiler_version of one compiler; image is zeroed before. */
@@ -111,6 +135,11 @@ mlpbwd_status nvrtc_compile(const dev_compile_request *request, dev_image *image
 mlpbwd_status nvrtc_version(char *text, size_t capacity, mlp_message *why);
 mlpbwd_status cc_compile(const dev_compile_request *request, dev_image *image, mlp_message *why);
 mlpbwd_status cc_version(char *text, size_t capacity, mlp_message *why);
+#if MLPBWD_EMULATED
+mlpbwd_status emulated_compile(const dev_compile_request *request, dev_image *image, mlp_message *why);
+mlpbwd_status emulated_compiler_version(char *text, size_t capacity, mlp_message *why);
+extern const dev_backend dev_backend_emulated;
+#endif
 
 /* COMPILE_ERROR with the first lines of a compiler's log; an empty log says so. */
 mlpbwd_status compile_failed(mlp_message *why, const dev_compile_request *request, const char *compiler,

@@ -41,7 +41,7 @@ static void tidy_version(const char *output, char *text, size_t capacity) {
 
 static mlpbwd_status version_in(const char *folder, const cc_command *command, char *text, size_t capacity,
                                 mlp_message *why) {
-    const char *const arguments[] = {"-E", "-P", source_name, NULL};
+    const char *const arguments[] = {"-x", "c", "-E", "-P", source_name, NULL};
     int exit_status;
     mlpbwd_status status = cc_folder_write(folder, source_name, version_source, why);
     if (!status)
@@ -51,8 +51,8 @@ static mlpbwd_status version_in(const char *folder, const cc_command *command, c
     size_t size;
     char *output = cc_folder_read(folder, log_name, &size);
     if (!output || exit_status > 0 || size == 0) {
-        status = mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s does not work (exit status %d): %.300s",
-                          command->program, exit_status, output ? output : "");
+        status = mlp_fail(why, MLPBWD_UNSUPPORTED, "the %s compiler %s does not work (exit status %d): %.300s",
+                          command->language, command->program, exit_status, output ? output : "");
     } else {
         tidy_version(output, text, capacity);
     }
@@ -60,21 +60,20 @@ static mlpbwd_status version_in(const char *folder, const cc_command *command, c
     return status;
 }
 
-/* Finds the compiler and makes a folder for it to work in, which the caller removes. */
-static mlpbwd_status prepare(cc_command *command, char folder[PATH_MAX], mlp_message *why) {
-    mlpbwd_status status = cc_find(command, why);
-    return status ? status : cc_folder_make(folder, PATH_MAX, why);
+mlpbwd_status cc_command_version(const cc_command *command, char *text, size_t capacity, mlp_message *why) {
+    char folder[PATH_MAX];
+    mlpbwd_status status = cc_folder_make(folder, sizeof folder, why);
+    if (status)
+        return status;
+    status = version_in(folder, command, text, capacity, why);
+    cc_folder_remove(folder);
+    return status;
 }
 
 mlpbwd_status cc_version(char *text, size_t capacity, mlp_message *why) {
     cc_command command;
-    char folder[PATH_MAX];
-    mlpbwd_status status = prepare(&command, folder, why);
-    if (status)
-        return status;
-    status = version_in(folder, &command, text, capacity, why);
-    cc_folder_remove(folder);
-    return status;
+    mlpbwd_status status = cc_find(&command, why);
+    return status ? status : cc_command_version(&command, text, capacity, why);
 }
 
 /* The source, preceded by a #line that shows the kernel's name in diagnostics if it can be written there. NULL: no
@@ -151,7 +150,9 @@ mlpbwd_status cc_compile(const dev_compile_request *request, dev_image *image, m
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                         "target \"%.64s\" is not a processor name that a C compiler can know (letters, digits, -_.+)",
                         request->target ? request->target : "");
-    mlpbwd_status status = prepare(&command, folder, why);
+    mlpbwd_status status = cc_find(&command, why);
+    if (!status)
+        status = cc_folder_make(folder, sizeof folder, why);
     if (status)
         return status;
     status = compile_in(folder, &command, request, image, why);

@@ -54,7 +54,7 @@ static bool find_program(const char *name, char found[PATH_MAX]) {
     }
 }
 
-/* $CC may be a path with spaces or a program with arguments; the first reading that names a program wins. */
+/* $CC or $CXX may be a path with spaces or a program with arguments; the first reading that names a program wins. */
 static bool find_named(const char *text, cc_command *command) {
     command->words[0] = command->program;
     command->count = 1;
@@ -75,24 +75,40 @@ static bool find_named(const char *text, cc_command *command) {
     return true;
 }
 
-mlpbwd_status cc_find(cc_command *command, mlp_message *why) {
-    static const char *const usual[] = {"cc", "gcc", "clang"};
-    const char *named = getenv("CC");
+static mlpbwd_status find_compiler(cc_command *command, const char *variable, const char *const usual[3],
+                                   const char *missing, mlp_message *why) {
+    const char *named = getenv(variable);
     if (named && named[strspn(named, " \t")]) {
         if (find_named(named, command))
             return MLPBWD_OK;
         return mlp_fail(why, MLPBWD_UNSUPPORTED,
-                        "the C compiler that CC names was not found: \"%.200s\"; unset CC or set it to a program "
+                        "the %s compiler that %s names was not found: \"%.200s\"; unset %s or set it to a program "
                         "(and at most %d arguments)",
-                        named, CC_MAX_WORDS - 1);
+                        command->language, variable, named, variable, CC_MAX_WORDS - 1);
     }
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+    for (size_t i = 0; i < 3; i++)
         if (find_named(usual[i], command))
             return MLPBWD_OK;
-    return mlp_fail(
-        why, MLPBWD_UNSUPPORTED,
+    return mlp_fail(why, MLPBWD_UNSUPPORTED, "%s", missing);
+}
+
+mlpbwd_status cc_find(cc_command *command, mlp_message *why) {
+    static const char *const usual[] = {"cc", "gcc", "clang"};
+    command->language = "C";
+    return find_compiler(
+        command, "CC", usual,
         "no C compiler was found (cc, gcc or clang in PATH): new kernels for device host cannot be compiled; "
-        "the Debian packages gcc and libc6-dev bring one");
+        "the Debian packages gcc and libc6-dev bring one",
+        why);
+}
+
+mlpbwd_status cc_find_cxx(cc_command *command, mlp_message *why) {
+    static const char *const usual[] = {"c++", "g++", "clang++"};
+    command->language = "C++";
+    return find_compiler(command, "CXX", usual,
+                         "no C++ compiler was found (c++, g++ or clang++ in PATH): kernels for emulated devices cannot "
+                         "be compiled; the Debian package g++ brings one",
+                         why);
 }
 
 /* ---- the folder ---- */
@@ -269,8 +285,8 @@ mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, co
     pid_t child;
     int error = spawn(&child, command->program, words, folder, log);
     if (error)
-        return mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s could not be started: %s", command->program,
-                        strerror(error));
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "the %s compiler %s could not be started: %s", command->language,
+                        command->program, strerror(error));
     bool late = !ended_in_time(child);
     if (late)
         (void)kill(child, SIGKILL);
@@ -280,8 +296,8 @@ mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, co
         waited = waitpid(child, &status, 0);
     while (waited < 0 && errno == EINTR);
     if (late)
-        return mlp_fail(why, MLPBWD_UNSUPPORTED, "the C compiler %s did not end within %d s and was killed",
-                        command->program, LONGEST_SECONDS);
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "the %s compiler %s did not end within %d s and was killed",
+                        command->language, command->program, LONGEST_SECONDS);
     if (waited < 0)
         *exit_status = -1; /* the application ignores SIGCHLD or waits for everything */
     else

@@ -1,4 +1,4 @@
-/* Running the system's C compiler: finding it, a private folder for its files, and the process. */
+/* Running the system's C or C++ compiler: finding it, a private folder for its files, and the process. */
 #ifndef DEVICE_CC_RUN_H
 #define DEVICE_CC_RUN_H
 
@@ -9,6 +9,7 @@
 enum { CC_MAX_WORDS = 16 };
 
 typedef struct cc_command {
+    const char *language;      /* "C", "C++"; for messages */
     char program[PATH_MAX];    /* absolute */
     char text[PATH_MAX];       /* $CC's words, NUL-separated */
     char *words[CC_MAX_WORDS]; /* program first, then the arguments that $CC gives; into the two texts */
@@ -17,6 +18,8 @@ typedef struct cc_command {
 
 /* $CC (a program, or a program with arguments), else cc, gcc or clang in $PATH. UNSUPPORTED: there is none. */
 mlpbwd_status cc_find(cc_command *command, mlp_message *why);
+/* The same for C++: $CXX, else c++, g++ or clang++. */
+mlpbwd_status cc_find_cxx(cc_command *command, mlp_message *why);
 
 /* Makes a private folder in $TMPDIR (if that is unusable, in /tmp). */
 mlpbwd_status cc_folder_make(char *path, size_t capacity, mlp_message *why);
@@ -31,5 +34,8 @@ void *cc_folder_read(const char *folder, const char *name, size_t *size);
  * it. UNSUPPORTED: it could not be started, or hung for two minutes (a kernel compiles in seconds) and was killed. */
 mlpbwd_status cc_run(const cc_command *command, const char *const *arguments, const char *folder, const char *log,
                      int *exit_status, mlp_message *why);
+
+/* What the compiler is, by its own macros: "gcc 12.2.0". UNSUPPORTED: it does not work. */
+mlpbwd_status cc_command_version(const cc_command *command, char *text, size_t capacity, mlp_message *why);
 
 #endif

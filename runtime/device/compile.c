@@ -8,7 +8,11 @@ static const struct {
     const char *name;
     mlpbwd_status (*compile)(const dev_compile_request *request, dev_image *image, mlp_message *why);
     mlpbwd_status (*version)(char *text, size_t capacity, mlp_message *why);
-} compilers[] = {{"nvrtc", nvrtc_compile, nvrtc_version}, {"cc", cc_compile, cc_version}};
+} compilers[] = {{"nvrtc", nvrtc_compile, nvrtc_version},
+#if MLPBWD_EMULATED
+                 {"emulated", emulated_compile, emulated_compiler_version},
+#endif
+                 {"cc", cc_compile, cc_version}};
 enum { COMPILERS = sizeof compilers / sizeof compilers[0] };
 
 static mlpbwd_status unknown_compiler(const char *name, mlp_message *why) {

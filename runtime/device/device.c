@@ -8,7 +8,11 @@
 #include "backend.h"
 
 /* In the order in which dev_list shows devices and dev_open(NULL) prefers them. */
-static const dev_backend *const backends[] = {&dev_backend_cuda, &dev_backend_host};
+static const dev_backend *const backends[] = {&dev_backend_cuda,
+#if MLPBWD_EMULATED
+                                              &dev_backend_emulated,
+#endif
+                                              &dev_backend_host};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 bool dev_is_forked(const dev *device) {
@@ -110,6 +114,10 @@ mlpbwd_status dev_context_enter(dev_context *context, bool *pushed, mlp_message 
 void dev_context_leave(dev_context *context, bool pushed) {
     if (pushed)
         context->backend->context_leave(context);
+}
+
+const char *dev_compiler_of(const dev_context *context, const char *named) {
+    return context->backend->compiler ? context->backend->compiler : named;
 }
 
 mlpbwd_status dev_module_load(dev_context *context, const void *bytes, size_t size, const char *format,

@@ -1,7 +1,8 @@
 /* One interface over everything that can run an emitted kernel: describe, compile, load a module, allocate, copy,
- * launch, time, synchronise. Backends: cuda (driver API, NVRTC and NVML through dlopen) and host (emitted C, compiled
- * by the system compiler, loaded with dlopen, run by a thread pool). A third (emulated) can be added as one more row
- * of backends[] in device.c: nothing above this header names a backend.
+ * launch, time, synchronise. Backends: cuda (driver API, NVRTC and NVML through dlopen), host (emitted C, compiled by
+ * the system compiler, loaded with dlopen, run by a thread pool) and emulated (emitted CUDA, run and checked on the
+ * processor; built with MLPBWD_EMULATED). Another one is one more row of backends[] in device.c: nothing above this
+ * header names a backend.
  *
  * Thread safety: a dev, dev_context, dev_module and dev_function may be used from any thread. Every function reports
  * failure as an mlpbwd_status with *why filled (why may be NULL). Times are in microseconds (double), sizes in bytes.
@@ -34,6 +35,7 @@ typedef struct dev_info {
     char arch[32];                   /* name of the best templates/arch file for it, = ladder[0] */
     char ladder[DEV_MAX_LADDER][32]; /* architectures whose machine code it runs, best first (see arch.c) */
     size_t ladder_length;
+    bool timeless;          /* dev_time refuses: its times would say nothing; emulated */
     bool synchronous;       /* no streams: they must be NULL, and a launch returns when it has run; host */
     int compute_capability; /* 90 for 9.0; host 0 */
     int units;              /* SMs; host: processors this process may run on */
@@ -51,8 +53,9 @@ typedef struct dev_info {
 void dev_list(void (*visit)(void *user, const dev_info *info), void (*note)(void *user, const char *sentence),
               void *user);
 
-/* spec: "cuda:N", "host", or NULL for: the device of the CUDA context current in the caller, else the lowest CUDA
- * ordinal, else host. Unknown spec or absent device: MLPBWD_NO_DEVICE naming what would be right. After success *why is
+/* spec: "cuda:N", "host", "emulated:ARCH", or NULL for: the device of the CUDA context current in the caller, else the
+ * lowest CUDA ordinal, else host. Unknown spec or absent device: MLPBWD_NO_DEVICE naming what would be right. After
+ * success *why is
  * "", or says why a device of a preferred backend could not be taken ("no CUDA device: ..."). */
 mlpbwd_status dev_open(const char *spec, dev **out, mlp_message *why);
 void dev_retain(dev *device);
@@ -67,11 +70,16 @@ void dev_describe(const dev *device, dev_info *info);
  * templates/arch, that knows names like sm_90a. Returns the number written (0: too old). Host: see dev_host_ladder. */
 size_t dev_cuda_ladder(int compute_capability, char ladder[DEV_MAX_LADDER][32]);
 size_t dev_host_ladder(char ladder[DEV_MAX_LADDER][32]);
+/* The same for a CUDA architecture's name, from it on; *capability: the lowest that has it; *shared_bytes: the most a
+ * block may have. 0: no such name. dev_cuda_architecture(i): the i-th name, NULL behind the last. */
+size_t dev_architecture_ladder(const char *name, char ladder[DEV_MAX_LADDER][32], int *capability,
+                               int64_t *shared_bytes);
+const char *dev_cuda_architecture(size_t index);
 
 /* ---- compiling (needs no device) ---- */
 
 typedef struct dev_compile_request {
-    const char *compiler; /* arch file's `compiler`: "nvrtc" or "cc" */
+    const char *compiler; /* arch file's `compiler`: "nvrtc" or "cc"; or "emulated" */
     const char *target;   /* arch file's `target`: "sm_90a", "compute_80", "x86-64-v3" */
     const char *source;   /* self-contained CUDA C++ or C11 text */
     const char *name;     /* shown in diagnostics */
@@ -80,13 +88,16 @@ typedef struct dev_compile_request {
 typedef struct dev_image {
     void *bytes; /* cubin, PTX text or shared object; malloc'ed, released by dev_image_free */
     size_t size;
-    char format[16]; /* "cubin", "ptx", "elf-so" */
+    char format[16]; /* "cubin", "ptx", "elf-so", "emulated-so" */
     char *log;       /* compiler's output, may be ""; malloc'ed */
 } dev_image;
 
 /* COMPILE_ERROR: *why has the first lines of the log, image->log all of it. UNSUPPORTED: no such compiler here. */
 mlpbwd_status dev_compile(const dev_compile_request *request, dev_image *image, mlp_message *why);
 void dev_image_free(dev_image *image); /* {0} is harmless */
+/* The compiler that makes machine code for the context's device where an architecture's file names `named`: that one,
+ * but on emulated devices "emulated". What another compiler made does not run on the device. */
+const char *dev_compiler_of(const dev_context *context, const char *named);
 /* "NVRTC 13.0" / "gcc 12.2.0" into text, or UNSUPPORTED with the reason and the package that brings it. */
 mlpbwd_status dev_compiler_version(const char *compiler, char *text, size_t capacity, mlp_message *why);
 

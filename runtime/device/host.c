@@ -5,19 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct dev_event {
-    char unused;
-};
-
 host_device *host_of(const dev_context *context) {
     return (host_device *)context->device; /* base is its first member */
-}
-
-mlpbwd_status host_check_stream(dev_stream stream, mlp_message *why) {
-    if (!stream)
-        return MLPBWD_OK;
-    return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "stream is %p, but device host has no streams: it must be NULL",
-                    stream);
 }
 
 static bool owns_spec(const char *spec) {
@@ -77,17 +66,6 @@ static void context_release(dev_context *context) {
     dev_release(context->device);
 }
 
-static mlpbwd_status context_enter(dev_context *context, bool *pushed, mlp_message *why) {
-    (void)context;
-    (void)why;
-    *pushed = false;
-    return MLPBWD_OK;
-}
-
-static void context_leave(dev_context *context) {
-    (void)context;
-}
-
 static mlpbwd_status alloc(dev_context *context, size_t size, void **out, mlp_message *why) {
     (void)context;
     if (posix_memalign(out, 256, size) != 0) {
@@ -111,56 +89,10 @@ static mlpbwd_status copy(dev_context *context, void *to, const void *from, size
 
 static mlpbwd_status fill(dev_context *context, void *device_memory, int byte, size_t size, dev_stream stream,
                           mlp_message *why) {
-    (void)context;
-    mlpbwd_status status = host_check_stream(stream, why);
+    mlpbwd_status status = synchronous_check_stream(context, stream, why);
     if (!status)
         memset(device_memory, byte, size);
     return status;
-}
-
-static mlpbwd_status synchronize(dev_context *context, mlp_message *why) {
-    (void)context;
-    (void)why;
-    return MLPBWD_OK;
-}
-
-static mlpbwd_status stream_create(dev_context *context, dev_stream *out, mlp_message *why) {
-    (void)context;
-    (void)why;
-    *out = NULL; /* the one stream there is: what is enqueued has run */
-    return MLPBWD_OK;
-}
-
-static void stream_destroy(dev_context *context, dev_stream stream) {
-    (void)context;
-    (void)stream;
-}
-
-static mlpbwd_status event_create(dev_context *context, dev_event **out, mlp_message *why) {
-    static dev_event event; /* orders nothing, so all may share it */
-    (void)context;
-    (void)why;
-    *out = &event;
-    return MLPBWD_OK;
-}
-
-static void event_destroy(dev_context *context, dev_event *event) {
-    (void)context;
-    (void)event;
-}
-
-static mlpbwd_status stream_order(dev_context *context, dev_stream earlier, dev_stream later, dev_event *event,
-                                  mlp_message *why) {
-    (void)context;
-    (void)event;
-    mlpbwd_status status = host_check_stream(earlier, why);
-    return status ? status : host_check_stream(later, why);
-}
-
-static mlpbwd_status stream_capture_id(dev_context *context, dev_stream stream, uint64_t *id, mlp_message *why) {
-    (void)context;
-    *id = 0;
-    return host_check_stream(stream, why);
 }
 
 const dev_backend dev_backend_host = {
@@ -172,8 +104,8 @@ const dev_backend dev_backend_host = {
     .describe = describe,
     .context_get = context_get,
     .context_release = context_release,
-    .context_enter = context_enter,
-    .context_leave = context_leave,
+    .context_enter = synchronous_context_enter,
+    .context_leave = synchronous_context_leave,
     .module_load = host_module_load,
     .module_unload = host_module_unload,
     .function_get = host_function_get,
@@ -183,12 +115,12 @@ const dev_backend dev_backend_host = {
     .copy_in = copy,
     .copy_out = copy,
     .fill = fill,
-    .synchronize = synchronize,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .stream_order = stream_order,
-    .stream_capture_id = stream_capture_id,
+    .synchronize = synchronous_synchronize,
+    .stream_create = synchronous_stream_create,
+    .stream_destroy = synchronous_stream_destroy,
+    .event_create = synchronous_event_create,
+    .event_destroy = synchronous_event_destroy,
+    .stream_order = synchronous_stream_order,
+    .stream_capture_id = synchronous_stream_capture_id,
     .time = host_time,
 };

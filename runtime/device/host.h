@@ -29,7 +29,4 @@ mlpbwd_status host_launch(const dev_function *function, const uint32_t grid[3], 
 mlpbwd_status host_time(dev_context *context, mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why),
                         void *user, dev_timing *timing, mlp_message *why);
 
-/* INVALID_ARGUMENT unless stream is NULL. */
-mlpbwd_status host_check_stream(dev_stream stream, mlp_message *why);
-
 #endif

@@ -1,7 +1,6 @@
 /* Shared objects with emitted C kernels: loaded from memory, called over a grid. */
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,24 +22,6 @@ typedef struct host_module {
     host_function *functions;
 } host_module;
 
-/* False with errno set. */
-static bool write_all(int file, const void *bytes, size_t size) {
-    const char *from = bytes;
-    while (size > 0) {
-        ssize_t written = write(file, from, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0) {
-            if (written == 0)
-                errno = ENOSPC;
-            return false;
-        }
-        from += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
 /* The loader takes a path that it has seen for the library that it then loaded, and a closed descriptor's number comes
  * again. So every path is spelled differently: the bits of a counter as "./" or "//", which the kernel reads as
  * nothing. */
@@ -58,7 +39,7 @@ static void *load_from_memory(const void *bytes, size_t size) {
     if (file < 0)
         return NULL;
     void *handle = NULL;
-    if (write_all(file, bytes, size)) {
+    if (file_write_all(file, bytes, size)) {
         char path[128];
         descriptor_path(file, path, sizeof path);
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -69,28 +50,11 @@ static void *load_from_memory(const void *bytes, size_t size) {
 
 /* For systems without memfd or /proc, or that allow no code from there. */
 static void *load_from_file(const void *bytes, size_t size, mlp_message *why) {
-    const char *folder = getenv("TMPDIR");
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/mlpbwd-XXXXXX.so", folder && folder[0] == '/' ? folder : "/tmp");
-    if (length < 0 || (size_t)length >= sizeof path) {
-        mlp_fail(why, MLPBWD_DEVICE_ERROR, "TMPDIR is too long: \"%.200s...\"", folder);
+    char path[PATH_MAX];
+    if (shared_object_write(bytes, size, path, why))
         return NULL;
-    }
-    int file = mkostemps(path, 3, O_CLOEXEC);
-    if (file < 0) {
-        mlp_fail(why, MLPBWD_DEVICE_ERROR, "no temporary file %s: %s", path, strerror(errno));
-        return NULL;
-    }
-    bool written = write_all(file, bytes, size);
-    int error = errno;
-    if (close(file) != 0 && written) {
-        written = false;
-        error = errno;
-    }
-    void *handle = NULL;
-    if (!written)
-        mlp_fail(why, MLPBWD_DEVICE_ERROR, "could not write %s: %s", path, strerror(error));
-    else if (!(handle = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
         const char *reason = dlerror();
         mlp_fail(why, MLPBWD_DEVICE_ERROR, "could not load host machine code: %s", reason ? reason : "no reason given");
     }
@@ -172,7 +136,7 @@ mlpbwd_status host_launch(const dev_function *base, const uint32_t grid[3], cons
                           size_t shared_bytes, void **arguments, dev_stream stream, mlp_message *why) {
     const host_function *function = (const host_function *)base;
     (void)shared_bytes;
-    mlpbwd_status status = host_check_stream(stream, why);
+    mlpbwd_status status = synchronous_check_stream(base->module->context, stream, why);
     if (status)
         return status;
     uint64_t points = (uint64_t)grid[0] * grid[1];
