@@ -1,0 +1,86 @@
+/* Every kernel of every template on emulated devices, against float64: each pipeline in each class with its default
+ * parameters, then a sample of the variants. Any fault that the emulation finds fails the test with its report. Prints
+ * how fast the emulation was, so that authors can size their tests. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "kernel_variants.h"
+
+/* Small, and no multiple of any tile where the contract allows that: T has tails of 1 and 2 rows, H and I are one or
+ * three 64-blocks. */
+static const test_sizes one_token = {1, 64, 128}, tail = {65, 128, 192}, two_tiles = {130, 192, 128};
+
+static harness *open_or_skip(const char *device) {
+    mlp_message why = {{0}};
+    harness *h = harness_open(device, &why);
+    if (!h) {
+        print_message("%s is skipped: %s\n", device, why.text);
+        skip();
+    }
+    return h;
+}
+
+static void finish(harness *h, const test_tally *tally, int targets) {
+    print_message("%s: %d targets, %d checks, %d failures\n", harness_device(h)->id, targets, tally->checks,
+                  tally->failures);
+    harness_close(h);
+    assert_true(targets > 0);
+    assert_int_equal(tally->failures, 0);
+}
+
+static void check_defaults(void *user, harness *h, const kernel_target *target) {
+    test_tally *tally = user;
+    char *plan = NULL;
+    mlp_message why = {{0}};
+    if (harness_build(h, target->pipeline, &target->target, NULL, &plan, &why) != MLPBWD_OK) {
+        test_tally_add(tally, false, why.text, kernel_target_name(h, target));
+        return;
+    }
+    check_case(h, target, plan, test_fixture_get(tail, INPUT_NORMAL, 0), false, OUTPUT_ALL, tally);
+    if (target->first) { /* lesser architectures run the same templates */
+        check_case(h, target, plan, test_fixture_get(one_token, INPUT_NORMAL, 1), false, OUTPUT_ALL, tally);
+        check_case(h, target, plan, test_fixture_get(two_tiles, INPUT_NORMAL, 1), true, OUTPUT_ALL, tally);
+        check_case(h, target, plan, test_fixture_get(tail, INPUT_OUTLIERS, 1), false, OUTPUT_ALL, tally);
+    }
+    free(plan);
+}
+
+static void test_defaults(void **state) {
+    harness *h = open_or_skip(*state);
+    test_tally tally = {0};
+    finish(h, &tally, each_kernel_target(h, check_defaults, &tally));
+}
+
+static void test_variants(void **state) {
+    harness *h = open_or_skip(*state);
+    const variant_sample sample = {
+        .shapes = {tail, {-1, 0, 0}, {-1, 0, 0}, two_tiles}, .wanted = 3, .lesser = false, .limit_seconds = 60};
+    test_tally tally = {0};
+    int targets = check_variants(h, &sample, &tally);
+    finish(h, &tally, targets);
+}
+
+static int free_fixtures(void **state) {
+    (void)state;
+    test_fixtures_free();
+    return 0;
+}
+
+int main(void) {
+    static char hopper[] = "emulated:sm_90a", ampere[] = "emulated:sm_80", blackwell[] = "emulated:sm_100a";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_defaults, hopper),
+        cmocka_unit_test_prestate(test_variants, hopper),
+        cmocka_unit_test_prestate(test_defaults, ampere),
+        cmocka_unit_test_prestate(test_defaults, blackwell),
+    };
+    return cmocka_run_group_tests(tests, NULL, free_fixtures);
+}
