@@ -134,6 +134,7 @@ enum emu_shape { EMU_32X32B, EMU_16X64B, EMU_16X128B, EMU_16X256B, EMU_16X32BX2 
     X(int, cancel_succeeded, (const emu_u32 *response))                                                                \
     X(emu_u32, cancel_first_block, (const emu_u32 *response, int dimension))
 
+/* A declarator cannot be put in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define EMU_API_MEMBER(result, name, parameters) result(*name) parameters;
 struct emu_api {
     EMU_API_LIST(EMU_API_MEMBER)
