@@ -128,7 +128,6 @@ enum emu_shape { EMU_32X32B, EMU_16X64B, EMU_16X128B, EMU_16X256B, EMU_16X32BX2 
     X(void, tmem_store, (const emu_u32 *registers, emu_u32 count, emu_u32 address, int shape, int unpack, int offset)) \
     X(void, tmem_wait, (int stores))                                                                                   \
     X(void, tcgen05_fence, (int after))                                                                                \
-    X(void, tmem_copy, (emu_u32 address, emu_u64 descriptor, int shape, int pair))                                     \
     /* cluster launch control */                                                                                       \
     X(void, cancel_request, (emu_u32 shared, emu_u32 barrier, int multicast))                                          \
     X(int, cancel_succeeded, (const emu_u32 *response))                                                                \

@@ -27,6 +27,7 @@ enum {
     EMU_MAX_CLUSTER = 16,
     EMU_NAMED_BARRIERS = 16,
     EMU_MBARRIERS = 128,       /* a block may use so many at once */
+    EMU_PRODUCT_QUEUES = 8,    /* threads of a block that issue tcgen05.mma: each queue has a slot (tcgen05.c) */
     EMU_CHUNK = 16,            /* bytes; grain of asynchronous effects on shared memory */
     EMU_SHARED_START = 1024,   /* shared-memory address of offset 0: real ones do not start at 0 either */
     EMU_RANK_SHIFT = 24,       /* rank in a cluster, in shared::cluster addresses */
@@ -130,12 +131,13 @@ struct emu_block {
     struct emu_mbarriers *mbarriers; /* (mbarrier.c) */
     struct emu_wgmma *wgmma;         /* warpgroups (wgmma.c) */
     struct emu_tmem *tmem;           /* tensor memory (tmem.c); NULL before the first use */
+    emu_site cancel_refused;         /* where a failed try_cancel was seen (clc.c); origin 0: nowhere */
 };
 
 struct emu_cluster {
     emu_launch *launch;
     uint32_t number, size;   /* size in blocks */
-    uint32_t slots_of_block; /* threads + EMU_MBARRIERS */
+    uint32_t slots_of_block; /* threads + EMU_MBARRIERS + EMU_PRODUCT_QUEUES */
     emu_block *blocks;       /* size of them, by rank */
     bool running;            /* resident; else a free place */
     void *barrier;           /* barrier.cluster (cluster.c) */
@@ -186,7 +188,8 @@ struct emu_launch {
     emu_cluster *resident;
     uint32_t places; /* of resident[]: clusters that fit at once */
     struct emu_async *running;
-    uint64_t multiplies; /* multiply-adds of matrix operations, for figures of speed */
+    struct emu_async *making; /* made, not posted yet: a fault in between leaves it to nobody */
+    uint64_t multiplies;      /* multiply-adds of matrix operations, for figures of speed */
 };
 
 /* Runs a grid to its end. Returns false with fault filled (also for a deadlock). The caller has checked the sizes
@@ -351,7 +354,10 @@ emu_foreign **emu_global_flag(emu_thread *thread, uintptr_t address, uint32_t by
 void *emu_global_allocate(size_t bytes);
 bool emu_global_free(void *memory);                         /* false: no such allocation */
 bool emu_global_contains(const void *memory, size_t bytes); /* wholly in one allocation? for copies by the host */
-void emu_global_host_wrote(void *memory, size_t bytes);     /* copy_in, fill: initialised now */
+void emu_global_host_wrote(void *memory, size_t bytes);     /* copy_in, fill: initialised now; settles, too */
+/* The host has waited for all launches (copies, synchronise): the next one overlaps none of them, even if it is
+ * programmatic. */
+void emu_global_settle(void);
 
 /* ---- hooks (each in its own file; called by launch.c) ---- */
 

@@ -59,6 +59,7 @@ void *emu_async_new(emu_thread *thread, size_t bytes, const char *what, uintptr_
     operation->what = what;
     operation->site = emu_site_of(thread, origin);
     emu_view_of(thread, &operation->view);
+    thread->block->launch->making = operation;
     return operation;
 }
 
@@ -93,6 +94,7 @@ static bool async_eligible(const emu_launch *launch, const emu_async *operation)
 
 void emu_async_post(emu_async *operation) {
     emu_launch *launch = operation->block->launch;
+    launch->making = NULL;
     operation->next = NULL;
     *launch->async_end = operation;
     launch->async_end = &operation->next;
@@ -296,7 +298,7 @@ static bool make_places(emu_launch *launch, uint32_t size) {
         emu_cluster *cluster = &launch->resident[i];
         cluster->launch = launch;
         cluster->size = size;
-        cluster->slots_of_block = launch->threads + EMU_MBARRIERS;
+        cluster->slots_of_block = launch->threads + EMU_MBARRIERS + EMU_PRODUCT_QUEUES;
         cluster->blocks = calloc(size, sizeof *cluster->blocks);
         if (!cluster->blocks)
             return false;
@@ -330,6 +332,8 @@ static void free_places(emu_launch *launch) {
     }
     if (launch->running)
         async_free(launch->running);
+    if (launch->making)
+        async_free(launch->making);
 }
 
 bool emu_launch_run(const emu_code *code, const emu_dims *dims, const emu_options *options, void **arguments,
