@@ -62,6 +62,31 @@ static mlpbwd_status launch(const everything *e, dev_stream stream, mlp_message 
     return dev_launch(e->function, grid, block, 1024, arguments, stream, why);
 }
 
+/* In clusters, with a tensor map. */
+static mlpbwd_status launch_dependent(const everything *e, mlp_message *why) {
+    const uint32_t grid[3] = {4, 1, 1}, block[3] = {128, 1, 1}, cluster[3] = {2, 1, 1};
+    const dev_launch_attributes attributes = {.cluster = {2, 1, 1}, .programmatic = true};
+    const dev_tensor tensor = {.address = e->memory,
+                               .element = DEV_BF16,
+                               .rank = 2,
+                               .size = {64, 8},
+                               .stride = {128},
+                               .box = {64, 8},
+                               .swizzle = DEV_SWIZZLE_128B,
+                               .l2_bytes = 256};
+    dev_tensor_map map;
+    void *arguments[] = {&map};
+    int clusters;
+    mlpbwd_status status = dev_tensor_map_encode(e->context, &tensor, &map, why);
+    if (!status)
+        status = dev_active_clusters(e->function, block, 1024, cluster, &clusters, why);
+    if (!status)
+        assert_int_equal(clusters, 66);
+    if (!status)
+        status = dev_launch_with(e->function, grid, block, 1024, arguments, &attributes, e->first, why);
+    return status;
+}
+
 static mlpbwd_status enqueue(void *user, dev_stream stream, mlp_message *why) {
     return launch(user, stream, why);
 }
@@ -101,6 +126,8 @@ static mlpbwd_status use(everything *e, mlp_message *why) {
     if (!status)
         status = launch(e, e->first, why);
     if (!status)
+        status = launch_dependent(e, why);
+    if (!status)
         status = dev_stream_order(e->context, e->first, e->second, e->event, why);
     if (!status)
         status = dev_stream_capture_id(e->context, e->first, &id, why);
@@ -133,7 +160,9 @@ static void test_everything_works(void **state) {
     assert_int_equal((uintptr_t)e.memory % 256, 0);
     assert_int_equal(*(unsigned char *)e.memory, 5);
     fake_books books = fake->books();
-    assert_int_equal(books.launches, 2); /* one plain, one into the graph */
+    assert_int_equal(books.launches, 3); /* one plain, one in clusters, one into the graph */
+    assert_int_equal(books.cluster, 2);
+    assert_true(books.programmatic);
     assert_int_equal(books.graph_launches, 3);
     assert_int_equal(books.primaries, 1);
     finish(&e);
