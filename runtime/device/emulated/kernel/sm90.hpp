@@ -43,14 +43,15 @@ template <int PENDING> static __INLINE void wgmma_wait() {
     mlpbwd_api.wgmma_wait(PENDING);
 }
 
-/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major. */
+/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major.
+ */
 #define MLPBWD_WGMMA(name, type)                                                                                       \
     template <int TRANSPOSE_A, int R>                                                                                  \
-    static __INLINE void wgmma_##name(float (&d)[R], unsigned long long a, unsigned long long b, int accumulate) {     \
+    static __INLINE void wgmma_##name(float(&d)[R], unsigned long long a, unsigned long long b, int accumulate) {      \
         mlpbwd_api.wgmma(d, 2 * R, nullptr, a, b, accumulate, type, TRANSPOSE_A, 1);                                   \
     }                                                                                                                  \
     template <int R>                                                                                                   \
-    static __INLINE void wgmma_registers_##name(float (&d)[R], const unsigned(&a)[4], unsigned long long b,            \
+    static __INLINE void wgmma_registers_##name(float(&d)[R], const unsigned(&a)[4], unsigned long long b,             \
                                                 int accumulate) {                                                      \
         mlpbwd_api.wgmma(d, 2 * R, a, 0, b, accumulate, type, 0, 0);                                                   \
     }
