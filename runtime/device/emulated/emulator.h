@@ -290,6 +290,9 @@ void emu_proxy_fence(emu_thread *thread);
 void emu_release_far(emu_thread *thread, emu_foreign **into);
 void emu_acquire_far(emu_thread *thread, const emu_foreign *from);
 void emu_foreign_clear(emu_foreign **foreign);
+/* What the thread's last fence released, into a view that emu_view_init has made (flags.c): for arrivals that release
+ * nothing themselves. */
+void emu_order_release(emu_thread *thread, emu_view *into);
 /* Does the view know the epoch of a slot of another cluster (its generation)? */
 bool emu_view_knows_far(const emu_view *view, uint32_t cluster, uint32_t slot, uint32_t clock, bool fenced);
 

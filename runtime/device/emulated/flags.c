@@ -25,6 +25,7 @@ static struct {
 enum { NEAR, FAR };
 struct order {
     emu_foreign *released[2], *seen[2];
+    uint32_t initialised; /* the thread's clock at fence.mbarrier_init; 0: none */
 };
 
 static flag *find(uintptr_t address, uint32_t generation) {
@@ -113,6 +114,20 @@ static void memory_fence(emu_thread *thread, int widest) {
     }
 }
 
+void emu_order_release(emu_thread *thread, emu_view *into) {
+    const struct order *order = thread->order;
+    const emu_foreign *released = order ? order->released[NEAR] : NULL;
+    for (uint32_t i = 0; released && i < released->count; i++) {
+        const emu_view own = {released->at[i].known, released->at[i].fenced, NULL};
+        if (released->at[i].cluster == thread->block->cluster->generation)
+            emu_view_join(into, &own);
+    }
+    if (released)
+        add(&into->foreign, order->released[NEAR]);
+    if (order && order->initialised)
+        emu_view_learn(into, emu_slot(thread), order->initialised, false);
+}
+
 void emu_api_fence(int kind) {
     emu_thread *self = emu_self();
     switch (kind) {
@@ -126,6 +141,7 @@ void emu_api_fence(int kind) {
         break;
     case EMU_FENCE_MBARRIER_INIT:
         emu_mbarrier_init_fence(self);
+        order_of(self)->initialised = self->clock++; /* what it does from now on is not in it */
         break;
     default: /* the kinds of fence.proxy.async: which memory they are for is not told apart */
         emu_proxy_fence(self);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cluster.h"
 #include "core.h"
 #include "shadow.h"
 
@@ -59,7 +60,7 @@ static bool any(const uint64_t *words, uint32_t first, uint32_t last) {
 static void check_dependency(emu_thread *thread, const emu_page *page, uint32_t first, uint32_t last, bool write,
                              uintptr_t address, const char *doing, uintptr_t origin) {
     const emu_launch *launch = thread->block->launch;
-    if (!launch->dims.programmatic || thread->dependency_wait || page->before < emu_memory_chain())
+    if (!launch->dims.programmatic || page->before < emu_memory_chain() || emu_dependency_known(thread))
         return;
     bool written = any(page->old[1], first, last);
     if (!written && !(write && any(page->old[0], first, last)))
