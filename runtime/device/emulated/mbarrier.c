@@ -275,6 +275,20 @@ static void expect(emu_mbarrier *barrier, emu_thread *thread, uint32_t bytes, ui
     barrier->expected += bytes;
 }
 
+/* Whoever arrives must know that the phase before is over: else the arrival could have counted for that one, as it
+ * would in another order of the threads. */
+static void check_phase_known(const emu_mbarrier *barrier, emu_thread *thread, uintptr_t origin) {
+    uint32_t slot = emu_mbarrier_slot(barrier->block, barrier->number);
+    if (barrier->phase == 0 || emu_view_knows(&thread->view, slot, barrier->epoch))
+        return;
+    emu_fault(thread, origin,
+              "this arrival comes to the mbarrier at shared 0x%x in phase %u from a thread that cannot know that phase "
+              "%u is over, so it was meant for that one, which has had more arrivals than its count of %u (one of them "
+              "twice?); the arrival before was at %s",
+              address_of(barrier), barrier->phase, barrier->phase - 1, barrier->count,
+              emu_place(thread->block->launch, &barrier->arrival));
+}
+
 void emu_mbarrier_thread_arrives(emu_mbarrier *barrier, emu_thread *thread, uint32_t count, uint32_t expected_bytes,
                                  uintptr_t origin) {
     emu_launch *launch = thread->block->launch;
@@ -286,6 +300,7 @@ void emu_mbarrier_thread_arrives(emu_mbarrier *barrier, emu_thread *thread, uint
         emu_fault(thread, origin, "more arrivals than its count of %u in phase %u: %s; the arrival before was at %s",
                   barrier->count, barrier->phase, state, emu_place(launch, &barrier->arrival));
     }
+    check_phase_known(barrier, thread, origin);
     expect(barrier, thread, expected_bytes, origin);
     emu_release(thread, &barrier->gathered);
     barrier->pending -= count;
@@ -325,6 +340,19 @@ void emu_signal_retire(const emu_signal *signal, emu_effect *effect) {
     emu_effect_retire(effect, barrier->block, emu_mbarrier_slot(barrier->block, barrier->number), barrier->epoch + 1);
 }
 
+/* Phases that the operation's issuer knew to be over are over for whoever sees the operation end. */
+static void learn_phases(emu_mbarrier *barrier, const emu_async *operation) {
+    const emu_cluster *cluster = barrier->block->cluster;
+    const emu_clocks *known = operation->view.known;
+    for (uint32_t rank = 0; rank < cluster->size; rank++) {
+        const struct emu_mbarriers *all = cluster->blocks[rank].mbarriers;
+        uint32_t first = emu_mbarrier_slot(&cluster->blocks[rank], 0);
+        for (uint32_t slot = first; all && slot < first + all->used; slot++)
+            if (known->at[slot] > 0)
+                emu_view_learn(&barrier->gathered, slot, known->at[slot], false);
+    }
+}
+
 /* What every signal's arrival needs. */
 static void settle(emu_mbarrier *barrier, const emu_async *operation) {
     const emu_block *block = barrier->block;
@@ -333,6 +361,7 @@ static void settle(emu_mbarrier *barrier, const emu_async *operation) {
                      "%s ends only after block (%u,%u,%u), whose mbarrier at shared 0x%x it signals, has exited",
                      operation->what, block->index[0], block->index[1], block->index[2], address_of(barrier));
     barrier->owed--;
+    learn_phases(barrier, operation);
 }
 
 void emu_signal_bytes(const emu_signal *signal, const emu_async *operation, uint32_t bytes) {
