@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cluster.h"
 #include "core.h"
 #include "shadow.h"
 
@@ -97,7 +98,7 @@ static void touch_chunk(emu_thread *thread, emu_block *block, uint32_t offset, u
     if (actor->kind != EMU_WRITE && !emu_bits_all(shadow->written, offset, bytes)) {
         char where[128];
         emu_shared_name(block, offset, where, sizeof where);
-        emu_fault(thread, origin, "%s of %u bytes of %s, which nothing has written (yet)", verb(actor->kind), bytes,
+        emu_fault(thread, origin, "%s of %u bytes of %s, which has never been written", verb(actor->kind), bytes,
                   where);
     }
     if (!emu_cell_access(&shadow->arena, &shadow->cells[chunk], offset % EMU_CHUNK, bytes, actor, &other)) {
@@ -158,6 +159,8 @@ emu_block *emu_shared_resolve(emu_thread *thread, uint32_t address, uint32_t byt
                   "shared-memory address 0x%x is of block %u of the cluster, all of whose threads have exited; it must "
                   "wait for its peers (barrier.cluster) before it ends",
                   address, rank);
+    if (block != thread->block)
+        emu_cluster_reach(thread, block, origin);
     return block;
 }
 
