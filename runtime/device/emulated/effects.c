@@ -205,7 +205,7 @@ void emu_shared_effect(const emu_view *view, emu_effect *effect, emu_block *bloc
                 first++;
             char where[128];
             emu_shared_name(block, first, where, sizeof where);
-            emu_fault_at(block->launch, &effect->site, "%s reads %u bytes from 0x%x on; nothing has written %s (yet)",
+            emu_fault_at(block->launch, &effect->site, "%s reads %u bytes from 0x%x on; %s has never been written",
                          effect->what, bytes, EMU_SHARED_START + offset, where);
         }
         return;

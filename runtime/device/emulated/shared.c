@@ -87,6 +87,17 @@ static void check_state(emu_thread *thread, emu_block *block, uint32_t offset, u
         emu_links_check(thread, block, chunk, kind, bytes == EMU_CHUNK, offset, bytes, origin);
 }
 
+static void fault_unwritten(emu_thread *thread, const emu_block *block, uint32_t offset, uint32_t bytes, int kind,
+                            uintptr_t origin) {
+    uint32_t first = offset;
+    while (emu_bits_all(block->shadow->written, first, 1))
+        first++;
+    char where[128];
+    emu_shared_name(block, first, where, sizeof where);
+    emu_fault(thread, origin, "%s of %u bytes from 0x%x on; %s has never been written", verb(kind), bytes,
+              EMU_SHARED_START + offset, where);
+}
+
 static void touch_chunk(emu_thread *thread, emu_block *block, uint32_t offset, uint32_t bytes, const emu_actor *actor,
                         uintptr_t origin) {
     struct emu_shadow *shadow = block->shadow;
@@ -95,12 +106,8 @@ static void touch_chunk(emu_thread *thread, emu_block *block, uint32_t offset, u
     emu_record other;
     if (*state & ~EMU_TOUCHED)
         check_state(thread, block, offset, bytes, actor->kind, origin);
-    if (actor->kind != EMU_WRITE && !emu_bits_all(shadow->written, offset, bytes)) {
-        char where[128];
-        emu_shared_name(block, offset, where, sizeof where);
-        emu_fault(thread, origin, "%s of %u bytes of %s, which has never been written", verb(actor->kind), bytes,
-                  where);
-    }
+    if (actor->kind != EMU_WRITE && !emu_bits_all(shadow->written, offset, bytes))
+        fault_unwritten(thread, block, offset, bytes, actor->kind, origin);
     if (!emu_cell_access(&shadow->arena, &shadow->cells[chunk], offset % EMU_CHUNK, bytes, actor, &other)) {
         char where[128];
         emu_shared_name(block, offset, where, sizeof where);

@@ -52,7 +52,7 @@ emu_site emu_record_site(const emu_launch *launch, const emu_record *record) {
     else if (origin > near + half && origin >= 2 * half)
         origin -= 2 * half;
     emu_site site = {.origin = (uintptr_t)origin};
-    uint32_t slots = launch->threads + EMU_MBARRIERS, rank = record->slot / slots, number = record->slot % slots;
+    uint32_t slots = launch->resident->slots_of_block, rank = record->slot / slots, number = record->slot % slots;
     size_t at = (size_t)(record->generation - blocks.base) * blocks.size + rank;
     if (record->generation >= blocks.base && at < blocks.capacity)
         memcpy(site.block, blocks.index[at], sizeof site.block);
@@ -100,13 +100,14 @@ void emu_race_fault(emu_thread *thread, const emu_actor *actor, uintptr_t origin
                       : same_block   ? "two threads of one block"
                       : same_cluster ? "two blocks of one cluster"
                                      : "two blocks";
-    const char *missing = same_warp      ? "a __syncwarp (or a wider barrier)"
-                          : same_block   ? "a barrier"
-                          : same_cluster ? "a barrier of the cluster"
-                                         : "what orders blocks of one launch (a release and an acquire of one word)";
+    const char *order = same_warp      ? "a __syncwarp"
+                        : same_block   ? "a barrier"
+                        : same_cluster ? "a barrier of the cluster"
+                                       : "a release and an acquire of one word";
     emu_site site = emu_record_site(launch, other);
-    emu_fault(thread, origin, "race between %s on %s: %s of %u bytes after the %s at %s; %s between the two is missing",
-              who, where, noun(actor->kind), bytes, noun(other->kind), emu_place(launch, &site), missing);
+    emu_fault(thread, origin,
+              "race between %s on %s: %s of %u bytes after the %s at %s, and nothing orders the two; %s would", who,
+              where, noun(actor->kind), bytes, noun(other->kind), emu_place(launch, &site), order);
 }
 
 void emu_order_fault(emu_launch *launch, const emu_effect *effect, const emu_record *other, const char *where,
