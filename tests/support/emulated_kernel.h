@@ -24,6 +24,7 @@ test_kernel *kernel_load(const char *device, const char *name, const char *text,
                          mlp_message *why);
 void kernel_free(test_kernel *kernel); /* and its buffers; NULL is harmless */
 const dev_info *kernel_device(const test_kernel *kernel);
+dev_context *kernel_context(const test_kernel *kernel);
 
 /* Device memory, freed with the kernel; initial NULL: it stays as it is, which is uninitialised on an emulated device.
  */
