@@ -126,6 +126,11 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
     return status;
 }
 
+/* False for a device that has a compiler of its own: what an architecture's makes is of no use to it. */
+static bool has_compilers_of_archs(const plan_source *source) {
+    return strcmp(dev_compiler_of(source->context, "nvrtc"), "nvrtc") == 0;
+}
+
 static mlpbwd_status load_from_templates(plan_source *source, const char *pipeline, const mlpbwd_problem *problem,
                                          ready_plan *plan, mlp_message *why) {
     gen_target target = {source->info.arch, problem->accuracy};
@@ -136,7 +141,7 @@ static mlpbwd_status load_from_templates(plan_source *source, const char *pipeli
     if (status == MLPBWD_OK) {
         status = build_set_add(source->set, built, sources, why);
     }
-    if (status == MLPBWD_OK) {
+    if (status == MLPBWD_OK && has_compilers_of_archs(source)) {
         status = build_set_compile(source->set, 0, 0.0, NULL, cli_interrupted(), why);
     }
     if (status == MLPBWD_OK) {

@@ -53,6 +53,8 @@ enum emu_shape { EMU_32X32B, EMU_16X64B, EMU_16X128B, EMU_16X256B, EMU_16X32BX2 
 #define EMU_API_LIST(X)                                                                                                \
     /* every load (write 0) and store (write 1) of the kernel's own code; hooks of the compiler's thread sanitizer */  \
     X(void, access, (void *address, emu_u32 bytes, int write, const void *origin))                                     \
+    /* the address of a load or store is not a multiple of what its type needs */                                      \
+    X(void, misaligned, (const void *address, emu_u32 alignment, const void *origin))                                  \
     X(emu_u32, builtin, (int which))                                                                                   \
     X(emu_u64, clock, (void))                                                                                          \
     X(void, trap, (void))                                                                                              \

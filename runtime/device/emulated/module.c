@@ -268,3 +268,10 @@ mlpbwd_status emulated_active_clusters(const dev_function *base, const uint32_t 
         *count = (int)(emulated_of(base->module->context)->options.units / (cluster[0] * cluster[1] * cluster[2]));
     return status;
 }
+
+/* ---- what compiled kernels call ---- */
+
+void emu_api_misaligned(const void *address, emu_u32 alignment, const void *origin) {
+    emu_fault(emu_self(), (uintptr_t)origin, "a load or store at %p, which is not a multiple of %u as its type needs",
+              (void *)(uintptr_t)address, alignment);
+}

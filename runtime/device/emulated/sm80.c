@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "sm80.h"
 
 typedef struct copy {
     uint32_t offset, bytes, copied; /* in the block's shared memory; the rest of bytes becomes zero */
@@ -72,8 +73,9 @@ static void group_free(copy_group *group) {
     free(group);
 }
 
-/* The thread's view with all that it has done itself. Kept while neither has changed: a thread issues many copies. */
-static const emu_view *own_view(emu_thread *thread, copy_groups *groups) {
+/* Kept while neither what the thread knows nor its clock has changed: it issues many copies. */
+const emu_view *emu_own_view(emu_thread *thread) {
+    copy_groups *groups = groups_of(thread);
     const emu_view *now = &thread->view;
     if (groups->clock == thread->clock && groups->seen.known == now->known && groups->seen.fenced == now->fenced &&
         groups->seen.foreign == now->foreign)
@@ -116,9 +118,8 @@ void emu_api_cp_async(emu_u32 shared, const void *global, emu_u32 bytes, emu_u32
      * when that somebody is not ordered behind this thread. */
     if (copied > 0)
         emu_global_access(thread, (uintptr_t)global, copied, false, origin);
-    copy_groups *groups = groups_of(thread);
-    copy_group *group = open_group(groups);
-    emu_shared_effect(own_view(thread, groups), effect_of(thread, group, origin), block, offset, bytes, true);
+    copy_group *group = open_group(groups_of(thread));
+    emu_shared_effect(emu_own_view(thread), effect_of(thread, group, origin), block, offset, bytes, true);
     group->copies = grown(group->copies, group->count, &group->capacity, sizeof group->copies[0]);
     group->copies[group->count++] = (copy){offset, bytes, copied, global};
 }

@@ -1,10 +1,15 @@
 /* What the compiler's thread sanitizer calls before a load or store, and the copies that it leaves to the C library.
  * Nothing here may be instrumented. */
-#define MLPBWD_HOOK __attribute__((visibility("hidden"), no_sanitize("thread"), noinline))
+#define MLPBWD_HOOK                                                                                                    \
+    __attribute__((visibility("hidden"), no_sanitize("thread"), no_sanitize("undefined"), noinline, used))
+
+/* Under names of our own, because compilers know the real ones with types of theirs. */
+#define MLPBWD_NAMED(name) __asm__(#name)
 
 extern "C" {
 #define MLPBWD_ACCESS(name, bytes, write)                                                                              \
-    MLPBWD_HOOK void __tsan_##name(void *address) {                                                                    \
+    void mlpbwd_##name(void *address) MLPBWD_NAMED(__tsan_##name);                                                     \
+    MLPBWD_HOOK void mlpbwd_##name(void *address) {                                                                    \
         mlpbwd_api.access(address, bytes, write, __builtin_return_address(0));                                         \
     }
 #define MLPBWD_ACCESSES(bytes)                                                                                         \
@@ -14,7 +19,8 @@ extern "C" {
     MLPBWD_ACCESS(volatile_write##bytes, bytes, 1)                                                                     \
     MLPBWD_ACCESS(unaligned_read##bytes, bytes, 0)                                                                     \
     MLPBWD_ACCESS(unaligned_write##bytes, bytes, 1)                                                                    \
-    MLPBWD_HOOK void __tsan_read_write##bytes(void *address) {                                                         \
+    void mlpbwd_read_write##bytes(void *address) MLPBWD_NAMED(__tsan_read_write##bytes);                               \
+    MLPBWD_HOOK void mlpbwd_read_write##bytes(void *address) {                                                         \
         mlpbwd_api.access(address, bytes, 0, __builtin_return_address(0));                                             \
         mlpbwd_api.access(address, bytes, 1, __builtin_return_address(0));                                             \
     }
@@ -24,23 +30,38 @@ MLPBWD_ACCESSES(4)
 MLPBWD_ACCESSES(8)
 MLPBWD_ACCESSES(16)
 
-MLPBWD_HOOK void __tsan_read_range(void *address, unsigned long bytes) {
-    if (bytes)
-        mlpbwd_api.access(address, (unsigned)bytes, 0, __builtin_return_address(0));
-}
-MLPBWD_HOOK void __tsan_write_range(void *address, unsigned long bytes) {
-    if (bytes)
-        mlpbwd_api.access(address, (unsigned)bytes, 1, __builtin_return_address(0));
-}
-MLPBWD_HOOK void __tsan_vptr_update(void **, void *) {
-}
-MLPBWD_HOOK void __tsan_vptr_read(void **) {
-}
-MLPBWD_HOOK void __tsan_func_entry(void *) {
-}
-MLPBWD_HOOK void __tsan_func_exit() {
-}
-MLPBWD_HOOK void __tsan_init() {
+#define MLPBWD_RANGE(name, write)                                                                                      \
+    void mlpbwd_##name(void *address, unsigned long bytes) MLPBWD_NAMED(__tsan_##name);                                \
+    MLPBWD_HOOK void mlpbwd_##name(void *address, unsigned long bytes) {                                               \
+        if (bytes)                                                                                                     \
+            mlpbwd_api.access(address, (unsigned)bytes, write, __builtin_return_address(0));                           \
+    }
+MLPBWD_RANGE(read_range, 0)
+MLPBWD_RANGE(write_range, 1)
+
+/* What is of no interest: functions' ends, tables of virtual functions, the start of the sanitizer. */
+#define MLPBWD_NOTHING(name)                                                                                           \
+    void mlpbwd_##name(void *, void *) MLPBWD_NAMED(__tsan_##name);                                                    \
+    MLPBWD_HOOK void mlpbwd_##name(void *, void *) {                                                                   \
+    }
+MLPBWD_NOTHING(vptr_update)
+MLPBWD_NOTHING(vptr_read)
+MLPBWD_NOTHING(func_entry)
+MLPBWD_NOTHING(func_exit)
+MLPBWD_NOTHING(init)
+
+/* Of the undefined-behaviour sanitizer: an address is not aligned as its type must be, which the GPU takes for a fault.
+ * Its argument as GCC and clang
+ * lay it out: the alignment is the logarithm to base two. */
+struct mlpbwd_mismatch {
+    const char *file;
+    unsigned line, column;
+    const void *type;
+    unsigned char alignment, kind;
+};
+void mlpbwd_misaligned(const mlpbwd_mismatch *what, void *address) MLPBWD_NAMED(__ubsan_handle_type_mismatch_v1);
+MLPBWD_HOOK void mlpbwd_misaligned(const mlpbwd_mismatch *what, void *address) {
+    mlpbwd_api.misaligned(address, 1u << what->alignment, __builtin_return_address(0));
 }
 
 /* Block copies. Bytewise in volatile steps where the compiler would otherwise call these again. */
