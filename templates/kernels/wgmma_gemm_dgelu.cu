@@ -5,7 +5,7 @@
             constexpr int DEPTH = ${fetch_depth}; /* chunks of intermediate in flight by cp.async, each lane its own; 0: plain loads */
             const int exponent = attempt == 0 ? guess_intermediate(scale_a, scale_b, K)
                                               : exponent_in_force(scale_out, LOWEST_INTERMEDIATE);
-            if (attempt == 0 && work == 0 && threadIdx.x % 128 == 0)
+            if (attempt == 0 && work == 0 && threadIdx.x == 128) /* the first consumer; both have it in a cooperative tile */
                 scale_out->guess = exponent;
             const float rescale = power_of_two(min(max(exponent - exponent_a - exponent_b, -126), 127));
             float *staging = (float *)(shared_memory + STAGES * STAGE_BYTES) + (consumer * 4 + warp) * 16 * PITCH;
