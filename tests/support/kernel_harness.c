@@ -33,6 +33,10 @@ static void require(mlpbwd_status status, const char *what, const mlp_message *w
 }
 
 harness *harness_open(const char *device, mlp_message *why) {
+    return harness_open_changed(device, NULL, why);
+}
+
+harness *harness_open_changed(const char *device, const char *folder, mlp_message *why) {
     dev *opened = NULL;
     if (dev_open(device, &opened, why) != MLPBWD_OK)
         return NULL;
@@ -40,8 +44,8 @@ harness *harness_open(const char *device, mlp_message *why) {
     h->device = opened;
     mlp_message detail = {{0}};
     require(dev_context_get(opened, &h->context, &detail), "The device's context", &detail);
-    const char *const folders[] = {SOURCE_DIR "/templates"};
-    require(gen_open(folders, 1, NULL, &h->generator, &detail), "The templates", &detail);
+    const char *const folders[] = {folder, SOURCE_DIR "/templates"};
+    require(gen_open(folders + !folder, folder ? 2 : 1, NULL, &h->generator, &detail), "The templates", &detail);
     return h;
 }
 

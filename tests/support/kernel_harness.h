@@ -15,6 +15,8 @@ typedef struct harness harness;
 
 /* NULL: the device does not open here, *why says so. Anything else that fails ends the test program. */
 harness *harness_open(const char *device, mlp_message *why);
+/* The same, with a folder of templates that is searched first: NULL, or one with changed copies. */
+harness *harness_open_changed(const char *device, const char *folder, mlp_message *why);
 void harness_close(harness *h); /* NULL is harmless */
 
 gen *harness_generator(harness *h);
