@@ -32,6 +32,9 @@ void *kernel_buffer(test_kernel *kernel, const void *initial, size_t bytes);
 void kernel_write(test_kernel *kernel, void *device_memory, const void *host, size_t bytes);
 void kernel_read(test_kernel *kernel, void *host, const void *device_memory, size_t bytes);
 
+/* Encodes a tensor map. */
+void kernel_tensor_map(const test_kernel *kernel, const dev_tensor *tensor, dev_tensor_map *out);
+
 typedef struct kernel_dims {
     uint32_t grid[3], block[3]; /* a 0 stands for 1 */
     size_t shared_bytes;        /* dynamic */
