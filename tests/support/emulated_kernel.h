@@ -45,5 +45,8 @@ typedef struct kernel_dims {
  * *why. Clusters: in the attributes, or __cluster_dims__ in the text. */
 mlpbwd_status kernel_run(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
                          mlp_message *why);
+/* The same without waiting: a launch with attributes.programmatic may follow while this one runs. */
+mlpbwd_status kernel_launch(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
+                            mlp_message *why);
 
 #endif
