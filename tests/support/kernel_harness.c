@@ -75,10 +75,14 @@ size_t harness_compiled(const harness *h) {
     return h->file_count;
 }
 
+static const char *compiler_of(const harness *h, const json_t *module) {
+    return dev_compiler_of(h->context, json_string_value(json_object_get(module, "compiler")));
+}
+
 static mlpbwd_status compile(harness *h, const json_t *module, const char *source, const compiled **out,
                              mlp_message *why) {
     const char *hash = json_string_value(json_object_get(module, "source"));
-    dev_compile_request request = {.compiler = json_string_value(json_object_get(module, "compiler")),
+    dev_compile_request request = {.compiler = compiler_of(h, module),
                                    .target = json_string_value(json_object_get(module, "target")),
                                    .source = source,
                                    .name = json_string_value(json_object_get(module, "slot"))};
@@ -120,6 +124,7 @@ mlpbwd_status harness_build(harness *h, const char *pipeline, const gen_target *
         status = compile(h, module, json_string_value(json_object_get(sources, hash)), &file, why);
         if (status != MLPBWD_OK)
             break;
+        (void)json_object_set_new(module, "compiler", json_string(compiler_of(h, module)));
         (void)json_object_set_new(module, "code", json_string(file->code));
         (void)json_object_set_new(module, "code_format", json_string(file->image.format));
     }
