@@ -160,8 +160,8 @@ void kernel_tensor_map(const test_kernel *kernel, const dev_tensor *tensor, dev_
 
 /* ---- launching ---- */
 
-mlpbwd_status kernel_run(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
-                         mlp_message *why) {
+mlpbwd_status kernel_launch(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
+                            mlp_message *why) {
     dev_function *function = NULL;
     uint32_t grid[3], block[3];
     for (int i = 0; i < 3; i++) {
@@ -169,7 +169,12 @@ mlpbwd_status kernel_run(test_kernel *kernel, const char *entry, const kernel_di
         block[i] = dims->block[i] ? dims->block[i] : 1;
     }
     mlpbwd_status status = dev_function_get(kernel->module, entry, dims->shared_bytes, &function, NULL, why);
-    if (!status)
-        status = dev_launch_with(function, grid, block, dims->shared_bytes, arguments, &dims->attributes, NULL, why);
+    return status ? status
+                  : dev_launch_with(function, grid, block, dims->shared_bytes, arguments, &dims->attributes, NULL, why);
+}
+
+mlpbwd_status kernel_run(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
+                         mlp_message *why) {
+    mlpbwd_status status = kernel_launch(kernel, entry, dims, arguments, why);
     return status ? status : dev_synchronize(kernel->context, why);
 }
