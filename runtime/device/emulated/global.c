@@ -34,25 +34,34 @@ void emu_page_turn(emu_page *page, const emu_launch *launch) {
     page->launch = launch->number;
 }
 
-/* Bits of the words of bytes first..last of a page that lie in the i-th group of 64. */
-static uint64_t word_mask(uint32_t first, uint32_t last, int i) {
-    uint32_t from = first / 4, to = last / 4, low = (uint32_t)i * 64, high = low + 63;
-    if (from > high || to < low)
-        return 0;
-    from = from > low ? from - low : 0;
-    to = to < high ? to - low : 63;
-    return (~(uint64_t)0 >> (63 - (to - from))) << from;
+enum { GROUP = 64 }; /* words whose bits are one uint64_t */
+
+/* Bits of words from..to of one group. */
+static inline uint64_t word_mask(uint32_t from, uint32_t to) {
+    return (~(uint64_t)0 >> (GROUP - 1 - (to - from))) << from % GROUP;
 }
 
+/* The last word, up to `last`, of the group that a word is in. */
+static inline uint32_t group_end(uint32_t word, uint32_t last) {
+    uint32_t end = word / GROUP * GROUP + GROUP - 1;
+    return end < last ? end : last;
+}
+
+/* Marks the words of bytes first..last of a page. */
 static void mark(uint64_t *words, uint32_t first, uint32_t last) {
-    for (uint32_t i = first / 256; i <= last / 256; i++)
-        words[i] |= word_mask(first, last, (int)i);
+    for (uint32_t from = first / 4, end; from <= last / 4; from = end + 1) {
+        end = group_end(from, last / 4);
+        words[from / GROUP] |= word_mask(from, end);
+    }
 }
 
+/* Is one of them marked? */
 static bool any(const uint64_t *words, uint32_t first, uint32_t last) {
-    for (uint32_t i = first / 256; i <= last / 256; i++)
-        if (words[i] & word_mask(first, last, (int)i))
+    for (uint32_t from = first / 4, end; from <= last / 4; from = end + 1) {
+        end = group_end(from, last / 4);
+        if (words[from / GROUP] & word_mask(from, end))
             return true;
+    }
     return false;
 }
 
@@ -100,7 +109,7 @@ static void fault_unwritten(emu_thread *thread, const emu_allocation *allocation
     emu_fault(thread, origin,
               "%s %zu bytes of global memory of which the byte at 0x%llx has never been written (byte %zu of an "
               "allocation of %zu)",
-              doing, bytes, (unsigned long long)(allocation->start + offset), offset, allocation->bytes);
+              doing, bytes, (unsigned long long)allocation->start + offset, offset, allocation->bytes);
 }
 
 /* ---- generic accesses ---- */

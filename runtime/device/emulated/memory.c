@@ -49,13 +49,13 @@ static bool reserve(void) {
     if (range)
         return true;
     void *memory = mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    void *table = mmap(NULL, RANGE_BYTES / GRANULE * sizeof *at_granule, PROT_READ | PROT_WRITE,
+    void *table = mmap(NULL, RANGE_BYTES / GRANULE * sizeof(emu_allocation *), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || table == MAP_FAILED) {
         if (memory != MAP_FAILED)
             munmap(memory, RANGE_BYTES);
         if (table != MAP_FAILED)
-            munmap(table, RANGE_BYTES / GRANULE * sizeof *at_granule);
+            munmap(table, RANGE_BYTES / GRANULE * sizeof(emu_allocation *));
         return false;
     }
     at_granule = table;

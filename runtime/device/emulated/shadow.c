@@ -31,7 +31,7 @@ static emu_cell *group_new(emu_arena *arena) {
     size_t slab = arena->used / SLAB_GROUPS;
     if (slab == arena->capacity) {
         size_t capacity = arena->capacity ? arena->capacity * 2 : 16;
-        emu_cell **slabs = realloc(arena->slabs, capacity * sizeof *slabs);
+        emu_cell **slabs = realloc(arena->slabs, capacity * sizeof(emu_cell *));
         if (!slabs)
             emu_out_of_memory();
         arena->slabs = slabs;
@@ -76,25 +76,25 @@ emu_actor emu_actor_of(const emu_thread *thread, uint32_t base, int kind, uintpt
                        .kind = (uint8_t)kind};
 }
 
-static bool is_own(const emu_record *record, const emu_actor *actor) {
+static inline bool is_own(const emu_record *record, const emu_actor *actor) {
     return record->slot == actor->slot && record->generation == actor->generation;
 }
 
-static bool is_known(const emu_record *record, const emu_actor *actor) {
+static inline bool is_known(const emu_record *record, const emu_actor *actor) {
     return emu_view_has(actor->view, actor->generation, record->generation, record->slot, record->clock, false);
 }
 
 /* Two accesses conflict when one writes, unless both are atomic. */
-static bool conflict(int a, int b) {
+static inline bool conflict(int a, int b) {
     return ((a | b) & EMU_WRITE) && !(a & b & EMU_ATOMIC);
 }
 
-static bool is_fine(const emu_record *record, const emu_actor *actor) {
+static inline bool is_fine(const emu_record *record, const emu_actor *actor) {
     return record->generation < actor->base || !conflict(record->kind, actor->kind) || is_own(record, actor) ||
            is_known(record, actor);
 }
 
-static emu_record record_of(const emu_actor *actor) {
+static inline emu_record record_of(const emu_actor *actor) {
     return (emu_record){.generation = actor->generation,
                         .clock = actor->clock,
                         .origin = actor->origin,
@@ -159,11 +159,10 @@ static bool touch(emu_arena *arena, emu_cell *cell, const emu_actor *actor, emu_
 static bool access_part(emu_arena *arena, emu_cell *cell, uint32_t size, uint32_t first, uint32_t count,
                         const emu_actor *actor, emu_record *other) {
     bool whole = count == size;
-    if (!cell->last.split) {
-        if (whole)
-            return touch(arena, cell, actor, other);
+    if (size == 1 || (whole && !cell->last.split))
+        return touch(arena, cell, actor, other);
+    if (!cell->last.split)
         split(arena, cell, actor->generation);
-    }
     uint32_t part = size / CHILDREN, end = first + count;
     for (uint32_t i = first / part; i * part < end; i++) {
         uint32_t from = first > i * part ? first - i * part : 0, to = end - i * part < part ? end - i * part : part;
