@@ -1,0 +1,398 @@
+/* Tensor copies, clusters and words between blocks with one mistake each: the emulated device must find it and say what
+ * it is. */
+#include "tma_support.h"
+
+static const char device_name[] = "emulated:sm_90a";
+
+/* A kernel of the file with the holes filled so; NULL: right. Ends with kernel_free. */
+static test_kernel *load_with(const char *file, const kernel_fill *changed) {
+    mlp_message why = {""};
+    test_kernel *kernel = load_changed(device_name, file, changed, NULL, &why);
+    if (!kernel)
+        fail_msg("%s", why.text);
+    return kernel;
+}
+
+/* The launch must end with a fault whose report has all of these. */
+static void must_fault(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
+                       const char *const *parts) {
+    mlp_message why = {""};
+    mlpbwd_status status = kernel_run(kernel, entry, dims, arguments, &why);
+    if (status != MLPBWD_DEVICE_ERROR)
+        fail_msg("%s: status %d, no fault was found", entry, (int)status);
+    for (; *parts; parts++)
+        if (!strstr(why.text, *parts))
+            fail_msg("%s: the report does not say \"%s\": %s", entry, *parts, why.text);
+}
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define FILL(name, value) ((const kernel_fill[]){{name, value}, {NULL, NULL}})
+
+/* ---- tensor copies ---- */
+
+enum { ROWS = 40, COLUMNS = 64, BOX_ROWS = 16, BOX = COLUMNS * BOX_ROWS * 2 };
+
+typedef struct copy {
+    test_kernel *kernel;
+    dev_tensor tensor;
+    dev_tensor_map map;
+    void *memory, *out;
+    int x, y, z, add;
+    uint32_t bytes;
+    kernel_dims dims;
+} copy;
+
+/* A box of 16 rows of 64 half floats, 128B swizzle, at row 3. */
+static copy new_copy(const kernel_fill *changed) {
+    static uint16_t values[ROWS * COLUMNS];
+    copy c = {.kernel = load_with("tma_box.cu", changed), .y = 3, .bytes = BOX};
+    c.memory = kernel_buffer(c.kernel, values, sizeof values);
+    c.out = kernel_buffer(c.kernel, values, sizeof values);
+    c.tensor = (dev_tensor){.address = c.memory,
+                            .element = DEV_F16,
+                            .rank = 2,
+                            .size = {COLUMNS, ROWS},
+                            .stride = {COLUMNS * 2},
+                            .box = {COLUMNS, BOX_ROWS},
+                            .swizzle = DEV_SWIZZLE_128B};
+    c.dims = (kernel_dims){.block = {64}, .shared_bytes = BOX};
+    return c;
+}
+
+static void copy_faults(copy *c, const char *entry, const char *const *parts) {
+    kernel_tensor_map(c->kernel, &c->tensor, &c->map);
+    bool load = strncmp(entry, "load", 4) == 0;
+    void *other = c->out;
+    must_fault(c->kernel, entry, &c->dims,
+               load ? (void *[]){&c->map, &other, &c->x, &c->y, &c->z, &c->bytes}
+                    : (void *[]){&c->map, &other, &c->x, &c->y, &c->z, &c->bytes, &c->add},
+               parts);
+    kernel_free(c->kernel);
+}
+
+static void test_expect_too_small(void **state) {
+    (void)state;
+    copy c = new_copy(FILL("expected", "bytes - 16"));
+    copy_faults(&c, "load_2d", PARTS("2048 bytes", "expect_tx", "too small", "tma_box.cu:"));
+}
+
+static void test_expect_too_large(void **state) {
+    (void)state;
+    copy c = new_copy(FILL("expected", "bytes + 16"));
+    copy_faults(&c, "load_2d", PARTS("deadlock", "mbarrier", "16 of 2064 bytes missing", "tma_box.cu:"));
+}
+
+static void test_map_beyond_memory(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.tensor.size[1] = ROWS + 1;
+    c.y = ROWS - 4;
+    copy_faults(&c, "load_2d", PARTS("tensor load reads", "outside every allocation", "tma_box.cu:"));
+}
+
+static void test_store_beyond_memory(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.tensor.size[1] = ROWS + 1;
+    c.y = ROWS - 4;
+    copy_faults(&c, "store_2d", PARTS("tensor store writes", "outside every allocation"));
+}
+
+static void test_missing_fence(void **state) {
+    (void)state;
+    copy c = new_copy(FILL("fence", ""));
+    copy_faults(&c, "store_2d", PARTS("tensor store", "fence.proxy.async", "tma_box.cu:"));
+}
+
+static void test_wrong_rank(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    copy_faults(&c, "load_3d", PARTS("tensor load of 3 dimensions with a tensor map of 2"));
+}
+
+static void test_negative_store(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.y = -1;
+    copy_faults(&c, "store_2d", PARTS("coordinate -1 of dimension 1", "only loads"));
+}
+
+static void test_addition_of_halves(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.add = 1;
+    copy_faults(&c, "store_2d", PARTS("adds only tensors of f32"));
+}
+
+static void test_misplaced_box(void **state) {
+    (void)state;
+    copy c = new_copy(FILL("place", " + 128"));
+    c.dims.shared_bytes += 128;
+    copy_faults(&c, "load_2d", PARTS("not a multiple of 1024", "128B"));
+}
+
+static void test_box_beyond_shared_memory(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.dims.shared_bytes = BOX - 16;
+    copy_faults(&c, "load_2d", PARTS("tma_box.cu:", "shared"));
+}
+
+/* The map says one swizzle, the kernel's reader assumes another: nothing faults, the values are others. */
+static void test_wrong_swizzle(void **state) {
+    (void)state;
+    static uint16_t values[ROWS * COLUMNS], got[2][BOX / 2];
+    copy c = new_copy(NULL);
+    for (size_t i = 0; i < ROWS * COLUMNS; i++)
+        values[i] = (uint16_t)i;
+    kernel_write(c.kernel, c.memory, values, sizeof values);
+    for (int i = 0; i < 2; i++) {
+        c.tensor.swizzle = i ? DEV_SWIZZLE_NONE : DEV_SWIZZLE_128B;
+        kernel_tensor_map(c.kernel, &c.tensor, &c.map);
+        run_right(c.kernel, "load_2d", &c.dims, (void *[]){&c.map, &c.out, &c.x, &c.y, &c.z, &c.bytes});
+        kernel_read(c.kernel, got[i], c.out, BOX);
+    }
+    assert_memory_equal(got[1], values + c.y * COLUMNS, BOX);
+    assert_memory_equal(got[0], got[1], 128); /* the first row of the pattern stays */
+    assert_memory_not_equal(got[0], got[1], BOX);
+    kernel_free(c.kernel);
+}
+
+static void test_bad_maps(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    kernel_tensor_map(c.kernel, &c.tensor, &c.map);
+    static _Alignas(64) unsigned char zeros[256];
+    unsigned char *good = kernel_buffer(c.kernel, &c.map, sizeof c.map), *none = kernel_buffer(c.kernel, zeros, 256);
+    c.map.bytes[40] ^= 1;
+    unsigned char *damaged = kernel_buffer(c.kernel, &c.map, sizeof c.map), *place = kernel_buffer(c.kernel, NULL, 64);
+    static const struct {
+        int which;
+        const char *part;
+    } bad[] = {{0, "no tensor map of an emulated device"},
+               {1, "has been changed since it was encoded"},
+               {2, "not aligned to 64 bytes"},
+               {3, "neither a parameter's nor a constant's nor in global memory"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        void *map = (void *[]){none, damaged, good + 16, zeros}[bad[i].which];
+        must_fault(c.kernel, "prefetch_of", &c.dims, (void *[]){&map}, PARTS("prefetch of a tensor map", bad[i].part));
+    }
+    void *map = good;
+    run_right(c.kernel, "prefetch_of", &c.dims, (void *[]){&map});
+    (void)place;
+    kernel_free(c.kernel);
+}
+
+/* ---- multicast ---- */
+
+static void multicast_faults(const kernel_fill *changed, uint32_t cluster, const char *const *parts) {
+    static uint16_t values[64 * 64];
+    test_kernel *kernel = load_with("tma_multicast.cu", changed);
+    void *memory = kernel_buffer(kernel, values, sizeof values), *out = kernel_buffer(kernel, NULL, 4 * 4096);
+    const dev_tensor tensor = {.address = memory,
+                               .element = DEV_BF16,
+                               .rank = 2,
+                               .size = {64, 64},
+                               .stride = {128},
+                               .box = {64, 16},
+                               .swizzle = DEV_SWIZZLE_128B};
+    dev_tensor_map map;
+    kernel_tensor_map(kernel, &tensor, &map);
+    kernel_dims dims = {.grid = {2}, .block = {32}, .shared_bytes = 4096, .attributes = {.cluster = {cluster, 1, 1}}};
+    must_fault(kernel, "multicast", &dims, (void *[]){&map, &out}, parts);
+    kernel_free(kernel);
+}
+
+static void test_multicast_alone(void **state) {
+    (void)state;
+    multicast_faults(NULL, 1, PARTS("the blocks of mask 0x3", "the cluster has 1"));
+}
+
+/* The peer's bytes are not counted: the phase ends with the first of the two copies. */
+static void test_multicast_expects_own_only(void **state) {
+    (void)state;
+    multicast_faults(FILL("expected", "BOX_BYTES"), 2,
+                     PARTS("multicast tensor load", "still writes", "tma_multicast.cu:"));
+}
+
+/* The stage is read with ordinary loads and filled again by the copy engine. */
+static void test_multicast_without_fence(void **state) {
+    (void)state;
+    multicast_faults(FILL("fence", ""), 2, PARTS("multicast tensor load", "fence.proxy.async", "tma_multicast.cu:"));
+}
+
+static void test_exit_before_peer_signals(void **state) {
+    (void)state;
+    multicast_faults(FILL("drain", ""), 2, PARTS("all of whose threads have exited", "tma_multicast.cu:"));
+}
+
+/* The barriers' making is ordered by nothing. */
+static void test_multicast_unsynchronised(void **state) {
+    (void)state;
+    multicast_faults((const kernel_fill[]){{"start", ""}, {NULL, NULL}}, 2, PARTS("mbarrier"));
+}
+
+/* ---- clusters ---- */
+
+static void exchange_faults(const char *file, const char *entry, const kernel_fill *changed, const char *const *parts) {
+    test_kernel *kernel = load_with(file, changed);
+    void *out = kernel_buffer(kernel, NULL, 4096);
+    uint32_t turns = 3;
+    kernel_dims dims = {.grid = {2}, .block = {32}, .attributes = {.cluster = {2, 1, 1}}};
+    must_fault(kernel, entry, &dims, (void *[]){&out, &turns}, parts);
+    kernel_free(kernel);
+}
+
+static void test_unordered_exchange(void **state) {
+    (void)state;
+    exchange_faults("cluster_exchange.cu", "exchange", FILL("barrier", ""), PARTS("cluster_exchange.cu:"));
+}
+
+static void test_exit_while_peer_reads(void **state) {
+    (void)state;
+    exchange_faults(
+        "cluster_exchange.cu", "exchange",
+        (const kernel_fill[]){{"barrier", "cluster_barrier_arrive_relaxed(); cluster_barrier_wait();"}, {NULL, NULL}},
+        PARTS("cluster_exchange.cu:"));
+}
+
+/* Execution order alone, by a word that releases nothing, lets the block end before the read of its memory. */
+static void test_peek(void **state) {
+    (void)state;
+    static const char *const flags[][2] = {{"atomicExch(flag, 1)", "atomicAdd(flag, 0)"},
+                                           {"store_release(flag, 1)", "load_acquire(flag)"}};
+    for (int i = 0; i < 2; i++) {
+        uint32_t zero = 0;
+        const kernel_fill changed[] = {{"set", flags[i][0]}, {"get", flags[i][1]}, {NULL, NULL}};
+        test_kernel *kernel = load_with("cluster_arrive.cu", changed);
+        void *out = kernel_buffer(kernel, NULL, 4), *flag = kernel_buffer(kernel, &zero, sizeof zero);
+        kernel_dims dims = {.grid = {2}, .block = {32}, .attributes = {.cluster = {2, 1, 1}}};
+        void **arguments = (void *[]){&out, &flag};
+        if (i == 0)
+            must_fault(kernel, "peek", &dims, arguments,
+                       PARTS("block (0,0,0) may have ended before this access", "cluster_arrive.cu:", "block (1,0,0)"));
+        else
+            run_right(kernel, "peek", &dims, arguments);
+        kernel_free(kernel);
+    }
+}
+
+static void test_wait_without_arrival(void **state) {
+    (void)state;
+    exchange_faults("cluster_arrive.cu", "hand_over", FILL("last", "cluster_barrier_wait();"),
+                    PARTS("barrier.cluster.wait without an arrival", "cluster_arrive.cu:"));
+}
+
+static void test_two_arrivals(void **state) {
+    (void)state;
+    exchange_faults("cluster_arrive.cu", "hand_over",
+                    FILL("last", "cluster_barrier_arrive(); cluster_barrier_arrive();"),
+                    PARTS("a second time without a wait", "cluster_arrive.cu:"));
+}
+
+static void test_missing_arrival(void **state) {
+    (void)state;
+    exchange_faults("cluster_arrive.cu", "hand_over",
+                    FILL("last",
+                         "if (rank == 1 && threadIdx.x == 5)\n"
+                         "    for (u32 phase = 0; phase < 4; phase++) mbarrier_wait_cluster(barrier, phase & 1);\n"
+                         "cluster_barrier_arrive(); cluster_barrier_wait();"),
+                    PARTS("deadlock", "barrier.cluster, round 1: 1 of 64 threads have not arrived",
+                          "block (1,0,0), thread (5,0,0)", "mbarrier"));
+}
+
+/* ---- words between blocks ---- */
+
+static void test_race(void **state) {
+    (void)state;
+    test_kernel *kernel = load_with("cluster_flag.cu", NULL);
+    void *word = kernel_buffer(kernel, NULL, 4);
+    kernel_dims dims = {.grid = {2}, .block = {32}};
+    must_fault(kernel, "race", &dims, (void *[]){&word}, PARTS("block (0,0,0)", "block (1,0,0)", "cluster_flag.cu:"));
+    kernel_free(kernel);
+}
+
+static void test_counter_without_order(void **state) {
+    (void)state;
+    uint32_t zero = 0;
+    test_kernel *kernel = load_with("cluster_flag.cu", FILL("count", "atomicAdd(counter, 1)"));
+    void *parts = kernel_buffer(kernel, NULL, 4096), *counter = kernel_buffer(kernel, &zero, sizeof zero);
+    void *sum = kernel_buffer(kernel, NULL, 4096);
+    kernel_dims dims = {.grid = {4}, .block = {32}};
+    must_fault(kernel, "gather", &dims, (void *[]){&parts, &counter, &sum}, PARTS("cluster_flag.cu:", "read"));
+    kernel_free(kernel);
+}
+
+/* A device of 4 units, 6 blocks that each wait for the one behind it. */
+static void test_block_never_scheduled(void **state) {
+    (void)state;
+    uint32_t zeros[6] = {0};
+    test_kernel *kernel = load_with("cluster_flag.cu", NULL);
+    void *flags = kernel_buffer(kernel, zeros, sizeof zeros);
+    kernel_dims dims = {.grid = {(uint32_t)kernel_device(kernel)->units + 2}, .block = {32}};
+    must_fault(kernel, "backwards", &dims, (void *[]){&flags},
+               PARTS("deadlock", "2 of 6 blocks have not started, the first of them number 4", "ordered load",
+                     "cluster_flag.cu:"));
+    kernel_free(kernel);
+}
+
+/* ---- dependent launches ---- */
+
+static void dependent(const char *wait, bool programmatic, bool waited_for, bool faults) {
+    static float values[128];
+    mlp_message why = {""};
+    test_kernel *kernel = load_with("cluster_dependent.cu", FILL("wait", wait));
+    void *in = kernel_buffer(kernel, values, sizeof values), *between = kernel_buffer(kernel, NULL, sizeof values);
+    void *out = kernel_buffer(kernel, NULL, sizeof values);
+    kernel_dims dims = {.grid = {2}, .block = {64}, .attributes = {.programmatic = programmatic}};
+    mlpbwd_status status =
+        (waited_for ? kernel_run : kernel_launch)(kernel, "first", &dims, (void *[]){&between, &in}, &why);
+    if (status)
+        fail_msg("%s", why.text);
+    if (faults)
+        must_fault(kernel, "second", &dims, (void *[]){&out, &between, &in},
+                   PARTS("before griddepcontrol.wait", "cluster_dependent.cu:"));
+    else
+        run_right(kernel, "second", &dims, (void *[]){&out, &between, &in});
+    kernel_free(kernel);
+}
+
+static void test_missing_dependency_wait(void **state) {
+    (void)state;
+    dependent("", true, false, true);
+    dependent("if (threadIdx.x == 0) dependency_wait();", true, false, true); /* the others do not know */
+    dependent("", false, false, false);                                       /* a plain launch waits by itself */
+    dependent("", true, true, false);                                         /* nothing runs any more */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_expect_too_small),
+        cmocka_unit_test(test_expect_too_large),
+        cmocka_unit_test(test_map_beyond_memory),
+        cmocka_unit_test(test_store_beyond_memory),
+        cmocka_unit_test(test_missing_fence),
+        cmocka_unit_test(test_wrong_rank),
+        cmocka_unit_test(test_negative_store),
+        cmocka_unit_test(test_addition_of_halves),
+        cmocka_unit_test(test_misplaced_box),
+        cmocka_unit_test(test_box_beyond_shared_memory),
+        cmocka_unit_test(test_wrong_swizzle),
+        cmocka_unit_test(test_bad_maps),
+        cmocka_unit_test(test_multicast_alone),
+        cmocka_unit_test(test_multicast_expects_own_only),
+        cmocka_unit_test(test_multicast_without_fence),
+        cmocka_unit_test(test_exit_before_peer_signals),
+        cmocka_unit_test(test_multicast_unsynchronised),
+        cmocka_unit_test(test_unordered_exchange),
+        cmocka_unit_test(test_exit_while_peer_reads),
+        cmocka_unit_test(test_peek),
+        cmocka_unit_test(test_wait_without_arrival),
+        cmocka_unit_test(test_two_arrivals),
+        cmocka_unit_test(test_missing_arrival),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_counter_without_order),
+        cmocka_unit_test(test_block_never_scheduled),
+        cmocka_unit_test(test_missing_dependency_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* What the programs about tensor copies and clusters share: texts of tests/emulated/kernels, loaded and launched. */
+#ifndef TMA_SUPPORT_H
+#define TMA_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "emulated_kernel.h"
+
+enum { FILLS = 40 };
+
+/* Holes of ptx_sm90.cuh, which these kernels do not care for: a product of 64 x 8. */
+static const kernel_fill product_fills[] = {
+    {"registers", "4"},
+    {"n", "8"},
+    {"type", "f16"},
+    {"d_list", "%0, %1, %2, %3"},
+    {"d_operands", "\"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3])"},
+    {"a_index", "4"},
+    {"b_index", "5"},
+    {"accumulate_index", "6"},
+    {"transpose_index", "7"},
+};
+
+/* Holes of the kernels here, as right kernels have them; a test may put others before them. */
+static const kernel_fill right_fills[] = {
+    {"expected", "bytes"},
+    {"fence", "fence_proxy_async_shared();"},
+    {"place", ""},
+    {"start", "cluster_barrier_arrive_relaxed(); cluster_barrier_wait();"},
+    {"drain", "mbarrier_wait_cluster(empty, 1);"},
+    {"barrier", "cluster_barrier_arrive(); cluster_barrier_wait();"},
+    {"last", "cluster_barrier_arrive(); cluster_barrier_wait();"},
+    {"set", "store_release(flag, 1)"},
+    {"get", "load_acquire(flag)"},
+    {"count", "fetch_add_acquire_release(counter, 1)"},
+    {"wait", "dependency_wait();"},
+};
+
+/* The kernels of tests/emulated/kernels/NAME with all wrappers before them; changed: up to a NULL name, may be NULL. */
+static inline test_kernel *load_changed(const char *device, const char *name, const kernel_fill *changed,
+                                        mlpbwd_status *status, mlp_message *why) {
+    char file[128];
+    kernel_fill fills[FILLS];
+    size_t count = 0;
+    snprintf(file, sizeof file, "tests/emulated/kernels/%s", name);
+    const char *pieces[] = {"templates/lib/base.cuh",    "templates/lib/ptx.cuh",         "templates/lib/ptx_sm90.cuh",
+                            "templates/lib/ptx_tma.cuh", "templates/lib/ptx_cluster.cuh", file};
+    while (changed && changed->name)
+        fills[count++] = *changed++;
+    for (size_t i = 0; i < sizeof product_fills / sizeof product_fills[0]; i++)
+        fills[count++] = product_fills[i];
+    for (size_t i = 0; i < sizeof right_fills / sizeof right_fills[0]; i++)
+        fills[count++] = right_fills[i];
+    fills[count] = (kernel_fill){NULL, NULL};
+    char *text = kernel_text(pieces, sizeof pieces / sizeof pieces[0], fills);
+    test_kernel *kernel = kernel_load(device, name, text, status, why);
+    free(text);
+    return kernel;
+}
+
+/* The right one. Skips the test where there is no such device. */
+static inline test_kernel *load_right(const char *device, const char *name) {
+    mlpbwd_status status;
+    mlp_message why = {""};
+    test_kernel *kernel = load_changed(device, name, NULL, &status, &why);
+    if (status == MLPBWD_NO_DEVICE) {
+        print_message("%s\n", why.text);
+        skip();
+    }
+    if (!kernel)
+        fail_msg("%s", why.text);
+    return kernel;
+}
+
+static inline void run_right(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments) {
+    mlp_message why = {""};
+    if (kernel_run(kernel, entry, dims, arguments, &why))
+        fail_msg("%s: %s", entry, why.text);
+}
+
+#endif
