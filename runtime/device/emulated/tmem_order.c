@@ -200,7 +200,7 @@ void tmem_check_read(emu_thread *thread, emu_block *block, tmem_range range, tme
             if (!granule->write)
                 emu_fault(thread, origin,
                           "%s reads column %u of lanes %u-%u of tensor memory, which nothing has written since it was "
-                          "allocated",
+                          "allocated: the wait for what writes it is missing, or that itself",
                           name_of(access->kind), column, group * TMEM_GROUP, group * TMEM_GROUP + TMEM_GROUP - 1);
             if (granule->write != checked)
                 demand_order(thread, granule->write, access, false, range, origin);
