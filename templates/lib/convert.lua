@@ -4,11 +4,22 @@ local cuda = import "lib/cuda_text.lua"
 
 local M = {}
 
+-- Layouts of the copies: false (row-major), true (64 x 64 blocks), "split" (blocks of hi and lo, class fp32)
+local function layout_text(blocked)
+  if blocked == "split" then
+    return text "lib/split.cuh" .. text "lib/convert_split.cuh"
+  end
+  return blocked and text "lib/convert_blocked.cuh" or ""
+end
+
+local function accuracies(blocked)
+  return blocked == "split" and { "fp32" } or { "tf32", "bf16" }
+end
+
 local function pieces(c, blocked)
   return {
     base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", scale = cuda.scale(c.accuracy),
-    convert = fill(text "lib/convert.cuh", { pack = cuda.pack[c.accuracy] })
-      .. (blocked and text "lib/convert_blocked.cuh" or ""),
+    convert = fill(text "lib/convert.cuh", { pack = cuda.pack[c.accuracy] }) .. layout_text(blocked),
   }
 end
 
@@ -26,8 +37,8 @@ local function share(partials, blocked)
   return function(tensor)
     local sums = tensor == "grad_output" and partials or "nullptr"
     if blocked then
-      return ("convert_blocked(%s, %s_16, %s, %s, %s, block, factor)"):format(tensor, tensor, sums, operands.rows_c[tensor],
-        operands.columns_c[tensor])
+      return ("%s(%s, %s_16, %s, %s, %s, block, factor)"):format(blocked == "split" and "convert_split" or "convert_blocked",
+        tensor, tensor, sums, operands.rows_c[tensor], operands.columns_c[tensor])
     end
     if tensor == "grad_output" then
       return ("convert_tokens(grad_output, grad_output_16, %s, tokens, hidden_size, block, factor)"):format(sums)
@@ -42,11 +53,11 @@ local function blocks_c(blocked)
   end
 end
 
--- blocked: copies in 64 x 64 blocks (convert_blocked.cuh) instead of row-major ones
+-- blocked: layout of the copies, see layout_text
 function M.convert(name, doc, set, blocked)
   local sums = has_grad_output(set)
   return {
-    name = name, doc = doc, roles = { "convert" }, needs = { "mma_sync" }, accuracies = { "tf32", "bf16" },
+    name = name, doc = doc, roles = { "convert" }, needs = { "mma_sync" }, accuracies = accuracies(blocked),
     operands = function(c)
       local list = operands.declare(set, { { "", "in" }, { "_16", "out" }, { "_scale", "inout" } })
       if sums then
@@ -77,7 +88,7 @@ end
 
 function M.rescale(name, doc, set, blocked)
   return {
-    name = name, doc = doc, roles = { "rescale" }, needs = { "mma_sync" }, accuracies = { "tf32", "bf16" },
+    name = name, doc = doc, roles = { "rescale" }, needs = { "mma_sync" }, accuracies = accuracies(blocked),
     operands = function(c)
       return operands.declare(set, { { "", "in" }, { "_16", "inout" }, { "_scale", "in" } })
     end,

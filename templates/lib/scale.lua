@@ -17,7 +17,7 @@ end
 function M.kernel(name, doc, exact)
   local measure_blocks = "4*UNITS"
   return {
-    name = name, doc = doc, roles = { "scale" }, needs = { "mma_sync" }, accuracies = { "tf32", "bf16" },
+    name = name, doc = doc, roles = { "scale" }, needs = { "mma_sync" }, accuracies = { "tf32", "fp32", "bf16" },
     operands = function(c)
       local list = operands.declare(set, { { "", "in" }, { "_scale", "out" } })
       list[#list + 1] = { name = "grad_intermediate_scale", access = "out" }
