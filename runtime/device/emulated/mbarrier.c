@@ -254,6 +254,12 @@ void emu_mbarrier_end(emu_block *block) {
 static void end_phase_if_due(emu_mbarrier *barrier) {
     if (barrier->pending > 0 || barrier->bytes != 0)
         return;
+    if (barrier->expected > 0 && barrier->owed > 0)
+        emu_fault_at(barrier->block->launch, &barrier->issuer,
+                     "phase %u of the mbarrier at shared 0x%x ends with the %u bytes that it expected, but of %u "
+                     "asynchronous operations issued in it, the last one here, the bytes have not come: expect_tx is "
+                     "too small",
+                     barrier->phase, address_of(barrier), barrier->expected, barrier->owed);
     barrier->phase++;
     barrier->epoch++;
     barrier->pending = barrier->count;

@@ -199,7 +199,9 @@ static void step_of(emu_thread *first, void *const requests[EMU_WARP], const cha
 
 static void fence(emu_thread *first, void *const requests[EMU_WARP]) {
     step_of(first, requests, "wgmma.fence");
-    matrix_of(first)->fences++;
+    emu_warp_matrix *warp = matrix_of(first);
+    warp->fences++;
+    emu_wgmma_remember(warp);
 }
 
 static void commit(emu_thread *first, void *const requests[EMU_WARP]) {

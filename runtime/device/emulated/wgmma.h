@@ -15,7 +15,7 @@ typedef struct accumulators {
     emu_site site;     /* of that one */
     float *d[EMU_WARP];
     emu_registers locks[EMU_WARP];
-    float *values; /* [16][n] */
+    float *values; /* [16][n]; without products in flight: the registers' at the last fence */
 } accumulators;
 
 typedef struct product {
@@ -45,10 +45,10 @@ typedef struct product_group {
     emu_site site;
 } product_group;
 
-/* Registers that were A of an earlier product: they must not change without a fence before the next. */
+/* Registers that were A of an earlier product: they must not change between a fence and the next. */
 typedef struct fragment_use {
-    const uint32_t *registers; /* of the first lane */
-    uint32_t fence, values[EMU_WARP][4];
+    const uint32_t *registers[EMU_WARP];
+    uint32_t values[EMU_WARP][4]; /* at the last fence */
 } fragment_use;
 
 struct emu_warp_matrix {
@@ -82,6 +82,8 @@ accumulators *emu_wgmma_accumulators(emu_warp_matrix *warp, void *const requests
 /* After the last product of a chain: the lanes have their registers again. The set stays, remembered. */
 void emu_wgmma_give_back(emu_warp_matrix *warp, accumulators *set);
 void emu_wgmma_free_sets(emu_warp_matrix *warp);
+/* wgmma.fence: what stands now in registers of earlier products, which the next ones may use. */
+void emu_wgmma_remember(emu_warp_matrix *warp);
 /* Reads A's registers of all lanes into the product, and locks them for its group. Fault: they have changed without a
  * wgmma.fence. */
 void emu_wgmma_fragments(emu_warp_matrix *warp, product *made, void *const requests[EMU_WARP]);

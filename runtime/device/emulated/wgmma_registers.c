@@ -129,11 +129,11 @@ static accumulators *find_set(emu_warp_matrix *warp, void *const requests[EMU_WA
 
 /* 9.7.15.7.1: a wgmma.fence must stand between other accesses to the registers and the product. */
 static void begin_chain(emu_warp_matrix *warp, accumulators *set, const wgmma_request *request, bool fresh) {
-    if (set->fence == warp->fences && (fresh || changed(set)))
+    if (fresh ? set->fence == warp->fences : changed(set))
         emu_fault(warp->first, request->origin,
-                  "wgmma on accumulators that may have been accessed since the last wgmma.fence%s; wgmma.fence must "
-                  "come between other accesses to them and the product",
-                  fresh ? "" : " (their values have changed)");
+                  "wgmma on accumulators that %s written since the last wgmma.fence; wgmma.fence must come between "
+                  "other accesses to them and the product",
+                  fresh ? "may have been" : "have been");
     if (request->accumulate)
         fetch(set);
     emu_site site = emu_site_of(warp->first, request->origin);
@@ -145,6 +145,15 @@ accumulators *emu_wgmma_accumulators(emu_warp_matrix *warp, void *const requests
     if (set->products == 0)
         begin_chain(warp, set, requests[0], set->site.origin == 0);
     return set;
+}
+
+void emu_wgmma_remember(emu_warp_matrix *warp) {
+    for (accumulators *set = warp->sets; set; set = set->next)
+        if (set->products == 0)
+            fetch(set);
+    for (int i = 0; i < EMU_FRAGMENTS; i++)
+        for (uint32_t lane = 0; lane < EMU_WARP && warp->uses[i].registers[0]; lane++)
+            memcpy(warp->uses[i].values[lane], warp->uses[i].registers[lane], sizeof warp->uses[i].values[0]);
 }
 
 void emu_wgmma_free_sets(emu_warp_matrix *warp) {
@@ -160,17 +169,18 @@ void emu_wgmma_fragments(emu_warp_matrix *warp, product *made, void *const reque
     for (uint32_t lane = 0; lane < EMU_WARP; lane++)
         memcpy(made->fragments[lane], ((const wgmma_request *)requests[lane])->a, sizeof made->fragments[0]);
     for (int i = 0; i < EMU_FRAGMENTS && !use; i++)
-        if (warp->uses[i].registers == request->a)
+        if (warp->uses[i].registers[0] == request->a)
             use = &warp->uses[i];
-    if (use && use->fence == warp->fences && memcmp(use->values, made->fragments, sizeof use->values) != 0)
+    if (use && memcmp(use->values, made->fragments, sizeof use->values) != 0)
         emu_fault(warp->first, request->origin,
                   "wgmma whose A registers have been written since the last wgmma.fence; wgmma.fence must come between "
                   "the two");
-    if (!use)
+    if (!use) {
         use = &warp->uses[warp->next_use++ % EMU_FRAGMENTS];
-    use->registers = request->a;
-    use->fence = warp->fences;
-    memcpy(use->values, made->fragments, sizeof use->values);
+        for (uint32_t lane = 0; lane < EMU_WARP; lane++)
+            use->registers[lane] = ((const wgmma_request *)requests[lane])->a;
+        memcpy(use->values, made->fragments, sizeof use->values);
+    }
     fragment_locks *locks = emu_wgmma_new(sizeof *locks);
     locks->next = warp->open->locks;
     warp->open->locks = locks;
