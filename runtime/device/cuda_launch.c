@@ -86,18 +86,23 @@ mlpbwd_status cuda_tensor_map_encode(dev_context *base, const dev_tensor *tensor
                                          [DEV_SWIZZLE_64B] = MLP_CU_TENSOR_MAP_SWIZZLE_64B,
                                          [DEV_SWIZZLE_128B] = MLP_CU_TENSOR_MAP_SWIZZLE_128B};
     static const uint32_t element_stride[DEV_MAX_TENSOR_RANK] = {1, 1, 1, 1, 1};
-    const cuda_functions *api = cuda_context_of(base)->api;
+    cuda_context *context = cuda_context_of(base);
     cuda_enum promotion = MLP_CU_TENSOR_MAP_L2_PROMOTION_NONE;
     if (tensor->l2_bytes)
         promotion = tensor->l2_bytes == 64    ? MLP_CU_TENSOR_MAP_L2_PROMOTION_L2_64B
                     : tensor->l2_bytes == 128 ? MLP_CU_TENSOR_MAP_L2_PROMOTION_L2_128B
                                               : MLP_CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
-    cuda_enum result = api->cuTensorMapEncodeTiled(
+    cuda_guard guard;
+    mlpbwd_status status = cuda_enter(context, &guard, why); /* the driver wants one to be current */
+    if (status)
+        return status;
+    cuda_enum result = context->api->cuTensorMapEncodeTiled(
         (CUtensorMap *)out, types[tensor->element], (uint32_t)tensor->rank, tensor->address, tensor->size,
         tensor->stride, tensor->box, element_stride, MLP_CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[tensor->swizzle],
         promotion, MLP_CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    cuda_leave(context, &guard);
     if (result)
-        return cuda_failed(api, result, why, "the driver made no tensor map of rank %d at %p", tensor->rank,
+        return cuda_failed(context->api, result, why, "the driver made no tensor map of rank %d at %p", tensor->rank,
                            tensor->address);
     return MLPBWD_OK;
 }

@@ -162,7 +162,7 @@ static void test_encode(void **state) {
     memcpy(told, map.bytes, sizeof told);
     const uint32_t floats[6] = {7, 1, 0, 2, 0, 0};
     assert_memory_equal(told, floats, sizeof told);
-    fake->fail_call(1, 1);
+    fake->fail_call(3, 1); /* current?, push, the encoding */
     assert_int_equal(dev_tensor_map_encode(o.context, &tensor, &map, &why), MLPBWD_DEVICE_ERROR);
     close_fake(&o);
 }
