@@ -6,7 +6,11 @@ struct __align__(64) TensorMap {
     unsigned char bytes[128];
 };
 /* 9.7.9.2 cache policies, as createpolicy makes them */
-constexpr u64 EVICT_NORMAL = 0x1000000000000000ull, EVICT_FIRST = 0x12f0000000000000ull, EVICT_LAST = 0x14f0000000000000ull;
+enum CachePolicy : u64 {
+    EVICT_NORMAL = 0x1000000000000000ull,
+    EVICT_FIRST = 0x12f0000000000000ull,
+    EVICT_LAST = 0x14f0000000000000ull
+};
 #ifndef MLPBWD_EMULATED
 /* 9.7.9.15 prefetch.tensormap: hides the first use's fetch of the map */
 __device__ __forceinline__ void tma_prefetch_map(const void *map) {
