@@ -7,11 +7,15 @@
 #include "db.h"
 #include "tolerance.h"
 
-/* Machine code by its hash, and for which source and target it was made. */
+/* Machine code by its hash, and from which source, for what and by which compiler it was made. */
 typedef struct compiled {
-    char source[DB_HASH_CAPACITY], code[DB_HASH_CAPACITY], target[64];
+    char source[DB_HASH_CAPACITY], code[DB_HASH_CAPACITY], target[64], compiler[16];
     dev_image image;
 } compiled;
+
+/* Kept until the program ends: a test that opens a device again with some templates changed compiles only those. */
+static compiled *files;
+static size_t file_count;
 
 enum { SCRATCHES = 3 };
 
@@ -19,8 +23,7 @@ struct harness {
     dev *device;
     dev_context *context;
     gen *generator;
-    compiled *files;
-    size_t file_count;
+    size_t compiled;
     unsigned char *scratch[SCRATCHES]; /* kept between cases: fresh pages cost more than the kernels */
     size_t scratch_size;
 };
@@ -52,9 +55,6 @@ harness *harness_open_changed(const char *device, const char *folder, mlp_messag
 void harness_close(harness *h) {
     if (!h)
         return;
-    for (size_t i = 0; i < h->file_count; i++)
-        dev_image_free(&h->files[i].image);
-    free(h->files);
     for (int i = 0; i < SCRATCHES; i++)
         free(h->scratch[i]);
     gen_close(h->generator);
@@ -72,7 +72,7 @@ const dev_info *harness_device(harness *h) {
 }
 
 size_t harness_compiled(const harness *h) {
-    return h->file_count;
+    return h->compiled;
 }
 
 static const char *compiler_of(const harness *h, const json_t *module) {
@@ -86,9 +86,10 @@ static mlpbwd_status compile(harness *h, const json_t *module, const char *sourc
                                    .target = json_string_value(json_object_get(module, "target")),
                                    .source = source,
                                    .name = json_string_value(json_object_get(module, "slot"))};
-    for (size_t i = 0; i < h->file_count; i++)
-        if (strcmp(h->files[i].source, hash) == 0 && strcmp(h->files[i].target, request.target) == 0) {
-            *out = &h->files[i];
+    for (size_t i = 0; i < file_count; i++)
+        if (strcmp(files[i].source, hash) == 0 && strcmp(files[i].target, request.target) == 0 &&
+            strcmp(files[i].compiler, request.compiler) == 0) {
+            *out = &files[i];
             return MLPBWD_OK;
         }
     compiled file = {.source = ""};
@@ -99,13 +100,15 @@ static mlpbwd_status compile(harness *h, const json_t *module, const char *sourc
     }
     (void)snprintf(file.source, sizeof file.source, "%s", hash);
     (void)snprintf(file.target, sizeof file.target, "%s", request.target);
+    (void)snprintf(file.compiler, sizeof file.compiler, "%s", request.compiler);
     db_hash(file.image.bytes, file.image.size, file.code);
-    compiled *files = realloc(h->files, sizeof *files * (h->file_count + 1));
-    if (!files)
+    compiled *more = realloc(files, sizeof *files * (file_count + 1));
+    if (!more)
         abort();
-    h->files = files;
-    files[h->file_count] = file;
-    *out = &files[h->file_count++];
+    files = more;
+    files[file_count] = file;
+    *out = &files[file_count++];
+    h->compiled++;
     return MLPBWD_OK;
 }
 
@@ -136,14 +139,13 @@ mlpbwd_status harness_build(harness *h, const char *pipeline, const gen_target *
 }
 
 static mlpbwd_status find_code(void *user, const char *hash, void **bytes, size_t *size, mlp_message *why) {
-    const harness *h = user;
-    (void)why;
+    (void)user, (void)why;
     *bytes = NULL;
-    for (size_t i = 0; i < h->file_count; i++)
-        if (strcmp(h->files[i].code, hash) == 0) {
-            *size = h->files[i].image.size;
+    for (size_t i = 0; i < file_count; i++)
+        if (strcmp(files[i].code, hash) == 0) {
+            *size = files[i].image.size;
             *bytes = test_alloc(*size + 1);
-            memcpy(*bytes, h->files[i].image.bytes, *size);
+            memcpy(*bytes, files[i].image.bytes, *size);
             break;
         }
     return MLPBWD_OK;
