@@ -79,6 +79,7 @@ enum emu_shape { EMU_32X32B, EMU_16X64B, EMU_16X128B, EMU_16X256B, EMU_16X32BX2 
     X(void, cp_async, (emu_u32 shared, const void *global, emu_u32 bytes, emu_u32 copied))                             \
     X(void, cp_async_commit, (void))                                                                                   \
     X(void, cp_async_wait, (emu_u32 pending))                                                                          \
+    X(void, cp_async_arrive, (emu_u32 barrier))                                                                        \
     X(void, ldmatrix, (emu_u32 * registers, emu_u32 shared, int matrices, int transpose))                              \
     X(void, stmatrix, (const emu_u32 *registers, emu_u32 shared, int matrices, int transpose))                         \
     X(void, mma_m16n8k16, (float *d, const emu_u32 *a, emu_u32 b0, emu_u32 b1, int type))                              \

@@ -1,9 +1,11 @@
-/* cp.async and its groups (PTX ISA 9.7.9.25.3). The bytes arrive when the group is waited for, or earlier. */
+/* cp.async, its groups (PTX ISA 9.7.9.25.3) and cp.async.mbarrier.arrive (9.7.13.15.17). The bytes arrive when somebody
+ * waits for them, or earlier. All operations of a thread are one queue: they run in their order. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 #include "sm80.h"
+#include "sm90.h"
 
 typedef struct copy {
     uint32_t offset, bytes, copied; /* in the block's shared memory; the rest of bytes becomes zero */
@@ -13,10 +15,11 @@ typedef struct copy {
 /* What a thread has begun since its last commit, or one committed group. */
 typedef struct copy_group {
     struct copy_group *next;
-    copy *copies; /* moves to the operation with the commit */
+    copy *copies; /* moves to the operation that does them */
     size_t count, capacity;
     emu_effect **effects; /* one for each place in the code that a copy came from */
     size_t effect_count, effect_capacity;
+    size_t sealed; /* so many effects have been given to an arrival: later copies take none of them */
 } copy_group;
 
 typedef struct copy_groups {
@@ -90,7 +93,7 @@ const emu_view *emu_own_view(emu_thread *thread) {
 }
 
 static emu_effect *effect_of(emu_thread *thread, copy_group *group, uintptr_t origin) {
-    for (size_t i = 0; i < group->effect_count; i++)
+    for (size_t i = group->sealed; i < group->effect_count; i++)
         if (group->effects[i]->site.origin == origin)
             return group->effects[i];
     group->effects = grown(group->effects, group->effect_count, &group->effect_capacity, sizeof group->effects[0]);
@@ -139,6 +142,21 @@ static void copies_dispose(emu_async *operation) {
     free(((copies *)operation)->at);
 }
 
+/* What the group has begun so far becomes an operation. */
+static void post_copies(emu_thread *thread, copy_group *group, uintptr_t origin) {
+    if (!group || group->count == 0)
+        return;
+    copies *all = emu_async_new(thread, sizeof *all, "cp.async", origin);
+    all->async.queue = thread->sm80;
+    all->async.run = copies_run;
+    all->async.dispose = copies_dispose;
+    all->at = group->copies;
+    all->count = group->count;
+    group->copies = NULL;
+    group->count = group->capacity = 0;
+    emu_async_post(&all->async);
+}
+
 void emu_api_cp_async_commit(void) {
     emu_thread *thread = emu_self();
     copy_groups *groups = groups_of(thread);
@@ -147,32 +165,94 @@ void emu_api_cp_async_commit(void) {
     *groups->end = group;
     groups->end = &group->next;
     groups->committed++;
-    if (group->count == 0)
-        return;
-    copies *all = emu_async_new(thread, sizeof *all, "cp.async", EMU_ORIGIN);
-    all->async.queue = group;
-    all->async.run = copies_run;
-    all->async.dispose = copies_dispose;
-    all->at = group->copies;
-    all->count = group->count;
-    group->copies = NULL;
-    emu_async_post(&all->async);
+    post_copies(thread, group, EMU_ORIGIN);
+}
+
+/* The copies are over for the thread, and for whoever learns of what it does next. */
+static void retire(emu_thread *thread, emu_effect *effect) {
+    if (effect->retired) /* with an mbarrier, whose phase need not be over for this thread */
+        emu_view_learn(&thread->view, effect->slot, effect->clock, false);
+    else
+        emu_effect_retire(effect, thread->block, emu_slot(thread), thread->clock);
 }
 
 void emu_api_cp_async_wait(emu_u32 pending) {
     emu_thread *thread = emu_self();
     copy_groups *groups = groups_of(thread);
+    if (groups->committed > pending)
+        emu_async_flush(thread->block->launch, groups);
     while (groups->committed > pending) {
         copy_group *group = groups->first;
-        emu_async_flush(thread->block->launch, group);
         for (size_t i = 0; i < group->effect_count; i++)
-            emu_effect_retire(group->effects[i], thread->block, emu_slot(thread), thread->clock);
+            retire(thread, group->effects[i]);
         groups->first = group->next;
         if (!groups->first)
             groups->end = &groups->first;
         groups->committed--;
         group_free(group);
     }
+}
+
+/* ---- arrival on an mbarrier ---- */
+
+typedef struct arrival {
+    emu_async async;
+    emu_signal signal;
+    emu_effect **effects; /* of the copies that it stands for */
+    size_t count, capacity;
+} arrival;
+
+static void arrival_run(emu_async *operation) {
+    arrival *self = (arrival *)operation;
+    for (size_t i = 0; i < self->count; i++)
+        if (!self->effects[i]->retired)
+            emu_signal_retire(&self->signal, self->effects[i]);
+    emu_signal_arrive(&self->signal, operation, NULL);
+}
+
+static void arrival_dispose(emu_async *operation) {
+    arrival *self = (arrival *)operation;
+    for (size_t i = 0; i < self->count; i++)
+        emu_effect_drop(self->effects[i]);
+    free(self->effects);
+}
+
+/* What earlier arrivals have retired is of no further interest. */
+static void track(arrival *self, copy_group *group) {
+    size_t kept = 0;
+    for (size_t i = 0; group && i < group->effect_count; i++) {
+        emu_effect *effect = group->effects[i];
+        if (effect->retired) {
+            emu_effect_drop(effect);
+            continue;
+        }
+        self->effects = grown(self->effects, self->count, &self->capacity, sizeof(emu_effect *));
+        self->effects[self->count++] = effect;
+        effect->references++;
+        group->effects[kept++] = effect;
+    }
+    if (group)
+        group->effect_count = kept;
+}
+
+void emu_api_cp_async_arrive(emu_u32 barrier) {
+    static const char *const what = "cp.async.mbarrier.arrive";
+    emu_thread *thread = emu_self();
+    uintptr_t origin = EMU_ORIGIN;
+    copy_groups *groups = groups_of(thread);
+    emu_mbarrier *found = emu_mbarrier_find(thread, barrier, false, what, origin);
+    post_copies(thread, groups->open, origin);
+    arrival *self = emu_async_new(thread, sizeof *self, what, origin);
+    self->async.queue = groups;
+    self->async.run = arrival_run;
+    self->async.dispose = arrival_dispose;
+    for (copy_group *group = groups->first; group; group = group->next)
+        track(self, group);
+    track(self, groups->open);
+    emu_signal_begin(&self->signal, found, &self->async.site);
+    emu_async_post(&self->async);
+    if (groups->open)
+        groups->open->sealed = groups->open->effect_count;
 }
 
 /* ---- hooks ---- */
@@ -201,9 +281,8 @@ static void groups_free(emu_thread *thread) {
  * is told so. */
 void emu_sm80_exit(emu_thread *thread, uintptr_t origin) {
     (void)origin;
-    copy_groups *groups = thread->sm80;
-    for (copy_group *group = groups ? groups->first : NULL; group; group = group->next)
-        emu_async_flush(thread->block->launch, group);
+    if (thread->sm80)
+        emu_async_flush(thread->block->launch, thread->sm80);
     groups_free(thread);
 }
 

@@ -1,4 +1,4 @@
-/* The wrappers of templates/lib/ptx.cuh. */
+/* The wrappers of templates/lib/ptx.cuh, and those of ptx_sm90_rs.cuh that belong to them. */
 
 static __INLINE unsigned shared_address(const void *pointer) {
     return mlpbwd_api.shared_address(pointer);
@@ -11,6 +11,9 @@ static __INLINE void cp_async_commit() {
 }
 template <int PENDING> static __INLINE void cp_async_wait() {
     mlpbwd_api.cp_async_wait(PENDING);
+}
+static __INLINE void cp_async_arrive(unsigned barrier) {
+    mlpbwd_api.cp_async_arrive(barrier);
 }
 static __INLINE void ldmatrix_x4(unsigned (&r)[4], unsigned shared) {
     mlpbwd_api.ldmatrix(r, shared, 4, 0);
@@ -54,6 +57,12 @@ static __INLINE unsigned pack_f16(float low, float high) {
 }
 static __INLINE unsigned pack_bf16(float low, float high) {
     return emulated::to_bf16(low) | emulated::to_bf16(high) << 16;
+}
+static __INLINE unsigned pack_ordered_f16(float low, float high) {
+    return pack_f16(low, high);
+}
+static __INLINE unsigned pack_ordered_bf16(float low, float high) {
+    return pack_bf16(low, high);
 }
 static __INLINE float exp2_approx(float x) {
     return emulated::flush(__builtin_exp2f(emulated::flush(x)));

@@ -43,8 +43,8 @@ template <int PENDING> static __INLINE void wgmma_wait() {
     mlpbwd_api.wgmma_wait(PENDING);
 }
 
-/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major.
- */
+/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major, and
+ * beside a transposed (MN-major) one. */
 #define MLPBWD_WGMMA(name, type)                                                                                       \
     template <int TRANSPOSE_A, int R>                                                                                  \
     static __INLINE void wgmma_##name(float(&d)[R], unsigned long long a, unsigned long long b, int accumulate) {      \
@@ -54,6 +54,11 @@ template <int PENDING> static __INLINE void wgmma_wait() {
     static __INLINE void wgmma_registers_##name(float(&d)[R], const unsigned(&a)[4], unsigned long long b,             \
                                                 int accumulate) {                                                      \
         mlpbwd_api.wgmma(d, 2 * R, a, 0, b, accumulate, type, 0, 0);                                                   \
+    }                                                                                                                  \
+    template <int R>                                                                                                   \
+    static __INLINE void wgmma_transposed_##name(float(&d)[R], unsigned long long a, unsigned long long b,             \
+                                                 int accumulate) {                                                     \
+        mlpbwd_api.wgmma(d, 2 * R, nullptr, a, b, accumulate, type, 1, 0);                                             \
     }
 MLPBWD_WGMMA(f16, EMU_F16)
 MLPBWD_WGMMA(bf16, EMU_BF16)
