@@ -63,7 +63,7 @@ static void check_gemm(const gemm *g, const order *to) {
     test_kernel *kernel = sm100_load("umma_gemm", fills, NULL, NULL);
     /* five tiles for two blocks: both accumulators are used again; four stages' worth of K for a ring of three */
     int tiles_m = 5, tiles_n = 1, blocks_k = 4;
-    size_t m = (size_t)(tiles_m * g->tile_m), n = (size_t)(tiles_n * g->tile_n), k = (size_t)blocks_k * 64;
+    size_t m = (size_t)tiles_m * (size_t)g->tile_m, n = (size_t)tiles_n * (size_t)g->tile_n, k = (size_t)blocks_k * 64;
     uint16_t *blocks_a = sm100_blocks(0, m, k, g->type, g->a_mn_major);
     uint16_t *blocks_b = sm100_blocks(1, n, k, g->type, g->b_mn_major);
     float *d = malloc(m * n * sizeof *d);
@@ -115,7 +115,7 @@ static void check_pair(int pair_m, int tile_n, enum sm100_type type, const order
     set_order(to);
     test_kernel *kernel = sm100_load("umma_pair", fills, NULL, NULL);
     int tiles_n = 2, blocks_k = 3;
-    size_t m = (size_t)pair_m, n = (size_t)(tiles_n * tile_n), k = (size_t)blocks_k * 64;
+    size_t m = (size_t)pair_m, n = (size_t)tiles_n * (size_t)tile_n, k = (size_t)blocks_k * 64;
     uint16_t *a_host = malloc(m * k * 2), *b_host = malloc(n * k * 2);
     float *d = malloc(m * n * sizeof *d);
     assert_true(a_host && b_host && d);

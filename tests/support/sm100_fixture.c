@@ -93,7 +93,7 @@ uint16_t sm100_half(double value, enum sm100_type type) {
 }
 
 uint16_t *sm100_blocks(uint32_t operand, size_t mn_size, size_t k_size, enum sm100_type type, bool mn_major) {
-    unsigned char *blocks = malloc(mn_size * k_size * sizeof(uint16_t));
+    uint16_t *blocks = malloc(mn_size * k_size * sizeof *blocks);
     assert_non_null(blocks);
     for (size_t mn = 0; mn < mn_size; mn++)
         for (size_t k = 0; k < k_size; k++) {
@@ -102,10 +102,10 @@ uint16_t *sm100_blocks(uint32_t operand, size_t mn_size, size_t k_size, enum sm1
             size_t row = (mn_major ? k : mn) % BLOCK, column = (mn_major ? mn : k) % BLOCK;
             size_t byte = row * ROW_BYTES + column * sizeof(uint16_t);
             byte ^= (byte >> 7 & 7) << 4;
-            uint16_t bits = sm100_half(sm100_value(operand, mn * k_size + k), type);
-            memcpy(blocks + block * BLOCK_BYTES + byte, &bits, sizeof bits);
+            blocks[(block * BLOCK_BYTES + byte) / sizeof *blocks] =
+                sm100_half(sm100_value(operand, mn * k_size + k), type);
         }
-    return (uint16_t *)(void *)blocks;
+    return blocks;
 }
 
 bool sm100_equal(const float *d, size_t m_size, size_t n_size, size_t k_size, char *sentence, size_t capacity) {

@@ -84,12 +84,15 @@ static void allocate(tmem_request *request, uint32_t first) {
     request->active = false;
 }
 
-/* The first place that is free in both; TMEM_COLUMNS: there is none. */
+/* A place that is free in both; TMEM_COLUMNS: there is none. The last one, so that a kernel which takes the address for
+ * 0 is found out. */
 static uint32_t find_place(const struct emu_tmem *tmem, const struct emu_tmem *other, uint32_t columns) {
-    uint32_t first = 0;
-    while (first < TMEM_COLUMNS && !(columns_free(tmem, first, columns) && columns_free(other, first, columns)))
-        first += columns;
-    return first;
+    for (uint32_t first = TMEM_COLUMNS; first >= columns;) {
+        first -= columns;
+        if (columns_free(tmem, first, columns) && columns_free(other, first, columns))
+            return first;
+    }
+    return TMEM_COLUMNS;
 }
 
 static void free_columns(tmem_request *request) {

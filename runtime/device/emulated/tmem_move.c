@@ -200,19 +200,24 @@ static void finish(emu_thread *thread, bool stores) {
     }
 }
 
-static void finish_warp(emu_thread *lane0, void *const requests[EMU_WARP]) {
-    const bool *stores = requests[0];
+static void finish_loads(emu_thread *lane0, void *const requests[EMU_WARP]) {
     for (uint32_t lane = 0; lane < EMU_WARP; lane++)
         if (requests[lane])
-            finish(lane0 + lane, *stores);
+            finish(lane0 + lane, false);
+}
+
+static void finish_stores(emu_thread *lane0, void *const requests[EMU_WARP]) {
+    for (uint32_t lane = 0; lane < EMU_WARP; lane++)
+        if (requests[lane])
+            finish(lane0 + lane, true);
 }
 
 void emu_api_tmem_wait(int stores) {
     emu_thread *thread = emu_self();
     uintptr_t origin = EMU_ORIGIN;
-    bool request = stores;
     tmem_thread_of(thread);
-    emu_warp_meet(thread, ~0u, stores ? "tcgen05.wait::st" : "tcgen05.wait::ld", false, &request, finish_warp, origin);
+    emu_warp_meet(thread, ~0u, stores ? "tcgen05.wait::st" : "tcgen05.wait::ld", false, thread,
+                  stores ? finish_stores : finish_loads, origin);
 }
 
 void tmem_drop_moves(emu_thread *thread, tmem_thread *state) {
