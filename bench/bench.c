@@ -269,6 +269,9 @@ static void make_rows(bench_run *run) {
 static mlpbwd_status measure(bench_run *run, mlp_message *why) {
     const cli_options *common = &run->options->common;
     mlpbwd_status status = plan_source_open(&run->source, common, run->options->choice, why);
+    if (status == MLPBWD_OK) {
+        status = dev_check_times(run->source.device, why);
+    }
     if (status != MLPBWD_OK) {
         return status;
     }

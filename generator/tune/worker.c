@@ -104,6 +104,8 @@ static mlpbwd_status open_device(worker *w, const json_t *request, json_t *answe
     w->seed = (unsigned)seed;
     mlpbwd_status status = dev_open(spec[0] ? spec : NULL, &w->device, why);
     if (status == MLPBWD_OK)
+        status = dev_check_times(w->device, why);
+    if (status == MLPBWD_OK)
         status = dev_context_get(w->device, &w->context, why);
     if (status != MLPBWD_OK)
         return status;

@@ -89,6 +89,7 @@ struct dev_backend {
                                   mlp_message *why);
     mlpbwd_status (*stream_capture_id)(dev_context *context, dev_stream stream, uint64_t *id, mlp_message *why);
 
+    /* NULL where info's timeless is set. */
     mlpbwd_status (*time)(dev_context *context,
                           mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why), void *user,
                           dev_timing *timing, mlp_message *why);

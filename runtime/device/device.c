@@ -205,6 +205,13 @@ mlpbwd_status dev_stream_capture_id(dev_context *context, dev_stream stream, uin
     return context->backend->stream_capture_id(context, stream, id, why);
 }
 
+mlpbwd_status dev_check_times(const dev *device, mlp_message *why) {
+    if (!device->info.timeless)
+        return MLPBWD_OK;
+    return mlp_fail(why, MLPBWD_UNSUPPORTED, "an emulated device has no time of its own: nothing can be timed on %s",
+                    device->info.id);
+}
+
 mlpbwd_status dev_time(dev_context *context, mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why),
                        void *user, dev_timing *timing, mlp_message *why) {
     timing->clock_mhz = 0;
@@ -213,5 +220,6 @@ mlpbwd_status dev_time(dev_context *context, mlpbwd_status (*enqueue)(void *user
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                         "timing with %d repetitions after %d: at least 1 repetition after 0 or more is needed",
                         timing->repetitions, timing->warmup);
-    return context->backend->time(context, enqueue, user, timing, why);
+    mlpbwd_status status = dev_check_times(context->device, why);
+    return status ? status : context->backend->time(context, enqueue, user, timing, why);
 }

@@ -223,6 +223,9 @@ typedef struct dev_timing {
     char protocol[96]; /* out: "cold L2, graph replay, 20 repetitions after 3" */
 } dev_timing;
 
+/* UNSUPPORTED where dev_time would refuse (info's timeless): for callers who would have prepared much before. */
+mlpbwd_status dev_check_times(const dev *device, mlp_message *why);
+
 /* Times `enqueue` (which launches into the stream it is given): cuda captures it once into a graph and replays that
  * between two events, one repetition at a time; host calls it between two readings of CLOCK_MONOTONIC. */
 mlpbwd_status dev_time(dev_context *context, mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why),

@@ -214,16 +214,6 @@ static mlpbwd_status synchronize(dev_context *context, mlp_message *why) {
     return MLPBWD_OK;
 }
 
-static mlpbwd_status no_time(dev_context *context,
-                             mlpbwd_status (*enqueue)(void *user, dev_stream stream, mlp_message *why), void *user,
-                             dev_timing *timing, mlp_message *why) {
-    (void)enqueue;
-    (void)user;
-    (void)timing;
-    return mlp_fail(why, MLPBWD_UNSUPPORTED, "an emulated device has no time of its own: nothing can be timed on %s",
-                    context->device->info.id);
-}
-
 const dev_backend dev_backend_emulated = {
     .name = "emulated",
     .compiler = "emulated",
@@ -255,5 +245,4 @@ const dev_backend dev_backend_emulated = {
     .event_destroy = synchronous_event_destroy,
     .stream_order = synchronous_stream_order,
     .stream_capture_id = synchronous_stream_capture_id,
-    .time = no_time,
 };
