@@ -1,7 +1,8 @@
 /* Inline PTX of tensor copies (TMA) and of the bulk copies that ptx_sm90.cuh lacks. PTX ISA sections beside each. A map
  * comes from dev_tensor_map_encode and reaches the kernel as `const __grid_constant__ TensorMap map`; the wrappers take
- * its address. Coordinates are elements, innermost first, and may be negative in loads. shared is the box's place, aligned
- * to 128 bytes, and to the repeat of the swizzle (1024 bytes for 128B) where products or this code's formulas read it. */
+ * its address. Coordinates are elements, innermost first (that one a multiple of 16 bytes), and may be negative in loads.
+ * shared is the box's place, aligned to 128 bytes, and to the repeat of the swizzle (1024 bytes for 128B) where products or
+ * this code's formulas read it. */
 struct __align__(64) TensorMap {
     unsigned char bytes[128];
 };

@@ -6,6 +6,10 @@
 
 #include "sm90.h"
 
+/* Of the innermost coordinate. The PTX ISA does not say so for these types; an H200 (driver 580.159) ends loads, stores
+ * and reductions with an illegal instruction otherwise. */
+enum { COORDINATE_BYTES = 16 };
+
 typedef struct tensor_box {
     emu_tensor_map map;
     int origin[DEV_MAX_TENSOR_RANK];
@@ -17,6 +21,11 @@ static tensor_box read_box(emu_thread *thread, const void *map, int rank, const 
     tensor_box box = {0};
     emu_tensor_map_read(thread, map, rank, what, &box.map, origin);
     memcpy(box.origin, coordinates, (size_t)rank * sizeof *coordinates);
+    if ((int64_t)coordinates[0] * box.map.element_bytes % COORDINATE_BYTES)
+        emu_fault(
+            thread, origin,
+            "%s at coordinate %d of the innermost dimension, which is %lld bytes: it must be a multiple of %d bytes",
+            what, coordinates[0], (long long)coordinates[0] * box.map.element_bytes, COORDINATE_BYTES);
     box.row_bytes = emu_tensor_row_bytes(&box.map);
     box.rows = emu_tensor_rows(&box.map);
     box.pitch = layout_box_pitch(box.map.swizzle, box.row_bytes);

@@ -36,6 +36,26 @@ extern "C" __global__ void load_3d(const __grid_constant__ TensorMap map, uint4 
     load_box<3>(map, out, x, y, z, bytes);
 }
 
+/* Rows narrower than the swizzle: the box's bytes, in the box's order. */
+extern "C" __global__ void load_narrow(const __grid_constant__ TensorMap map, uint4 *out, int x, int y, u32 bytes, u32 row,
+                                       u32 width, u32 mask) {
+    __shared__ u64 barrier_memory;
+    u32 barrier = shared_address(&barrier_memory);
+    const uint4 *words = reinterpret_cast<const uint4 *>(shared_memory);
+    if (threadIdx.x == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_init_fence();
+        mbarrier_arrive_expect(barrier, bytes);
+        tma_load_2d(shared_address(shared_memory), &map, x, y, barrier);
+    }
+    __syncthreads();
+    mbarrier_wait(barrier, 0);
+    for (u32 i = threadIdx.x * 16; i < bytes; i += blockDim.x * 16) {
+        u32 at = i / row * width + i % row;
+        out[i / 16] = words[(at ^ (at >> 7 & mask) << 4) / 16];
+    }
+}
+
 /* The reverse: shared memory as `in` says, then its box into the tensor, stored or added. */
 template <int RANK> __device__ __forceinline__ void store_box(const TensorMap &map, const uint4 *in, int x, int y, int z,
                                                               u32 bytes, int add) {
