@@ -1,5 +1,6 @@
 /* D[64 * blocks, N] = A * B: one producer thread brings blocks of 64 x 64 in wgmma's 128-byte swizzle into a ring of
- * stages, one warpgroup multiplies. B is MN-major: [k][n / 64] blocks; A K-major: [m][k], or MN-major: [k][m]. */
+ * stages, one warpgroup multiplies, one only gives its registers away. B is MN-major: [k][n / 64] blocks; A K-major:
+ * [m][k], or MN-major: [k][m]. */
 constexpr int N = ${n}, STAGES = ${stages}, BLOCK_BYTES = 8192, STAGE_BYTES = BLOCK_BYTES * (1 + N / 64);
 constexpr bool A_K_MAJOR = ${a_k_major};
 
@@ -9,7 +10,7 @@ struct Barriers {
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-extern "C" __global__ void __launch_bounds__(256, 1) ring(const u16 *a, const u16 *b, float *d, int blocks_k) {
+extern "C" __global__ void __launch_bounds__(384, 1) ring(const u16 *a, const u16 *b, float *d, int blocks_k) {
     __shared__ Barriers barriers;
     const u32 base = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
     const int thread = threadIdx.x, block = blockIdx.x, blocks = gridDim.x;
