@@ -224,6 +224,45 @@ static void test_clusters_take_others_work(void **state) {
     }
 }
 
+/* ---- for hardware ---- */
+
+/* The kernels are real ones: the assembler takes the same texts. */
+static void test_kernels_assemble(void **state) {
+    (void)state;
+    static const kernel_fill fills[] = {{"tile_m", "128"},
+                                        {"tile_n", "256"},
+                                        {"operand_type", "1"},
+                                        {"a_mn_major", "true"},
+                                        {"b_mn_major", "false"},
+                                        {"pair_m", "256"},
+                                        {"tf32", "true"},
+                                        {"a_in_tensor_memory", "true"},
+                                        {NULL, NULL}};
+    static const char *const kernels[] = {"umma_gemm", "umma_pair", "umma_small", "umma_clc"}, *const targets[] = {
+                                                                                                   "sm_100a",
+                                                                                                   "sm_103a"};
+    char version[64];
+    mlp_message why = {{0}};
+    if (dev_compiler_version("nvrtc", version, sizeof version, &why) != MLPBWD_OK) {
+        print_message("%s\n", why.text);
+        skip();
+    }
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        char *text = sm100_text(kernels[i], fills, NULL, NULL);
+        for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+            const dev_compile_request request = {
+                .compiler = "nvrtc", .target = targets[t], .source = text, .name = kernels[i]};
+            dev_image image = {0};
+            if (dev_compile(&request, &image, &why) != MLPBWD_OK)
+                fail_msg("%s for %s: %s", kernels[i], targets[t], why.text);
+            if (strstr(image.log, "spill stores") && !strstr(image.log, "0 bytes spill stores"))
+                fail_msg("%s for %s spills: %s", kernels[i], targets[t], image.log);
+            dev_image_free(&image);
+        }
+        free(text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_gemm_of_one_block, usual_order),
@@ -231,6 +270,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_gemm_of_a_pair, usual_order),
         cmocka_unit_test_teardown(test_tf32_and_a_in_tensor_memory, usual_order),
         cmocka_unit_test_teardown(test_clusters_take_others_work, usual_order),
+        cmocka_unit_test(test_kernels_assemble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
