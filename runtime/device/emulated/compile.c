@@ -54,7 +54,7 @@ static mlpbwd_status run(const char *folder, const cc_command *command, int arch
                          mlp_message *why) {
     char prefix[PATH_MAX + 32], define[48];
     snprintf(prefix, sizeof prefix, "-ffile-prefix-map=%s=.", folder);
-    snprintf(define, sizeof define, "-D__CUDA_ARCH__=%d", architecture * 10);
+    snprintf(define, sizeof define, "-DMLPBWD_CAPABILITY=%d", architecture * 10);
     /* -w: warnings are for NVRTC's language, not for what the headers make of it. Products and sums are fused where the
      * processor can, as on the GPU; no C++ library, no thread sanitizer's library. */
     const char *arguments[32] = {"-x",
@@ -115,7 +115,7 @@ mlpbwd_status emulated_compile(const dev_compile_request *request, dev_image *im
     int64_t shared_bytes;
     if (!request->target || dev_architecture_ladder(request->target, ladder, &architecture, &shared_bytes) == 0)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                        "target \"%.64s\" is none that emulated devices know; \"sm_90a\" would be right",
+                        "target \"%.64s\" is none that emulated devices know; a name such as sm_90a would be right",
                         request->target ? request->target : "");
     cc_command command;
     mlpbwd_status status = cc_find_cxx(&command, why);

@@ -4,6 +4,7 @@
  *
  * What calls the emulator is inlined, so that the emulator finds the line of the kernel by its own return address. */
 #define MLPBWD_EMULATED 1
+#define __CUDA_ARCH__ MLPBWD_CAPABILITY /* 900 for 9.0; told by the compiler's command line */
 
 /* ---- the table of the emulator, filled by mlpbwd_bind (entry.hpp) ---- */
 
