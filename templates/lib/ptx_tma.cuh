@@ -34,7 +34,8 @@ __device__ __forceinline__ void tma_load_3d(u32 shared, const void *map, int x, 
 /* the same with a cache policy */
 __device__ __forceinline__ void tma_load_hint_2d(u32 shared, const void *map, int x, int y, u32 barrier, u64 policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
-                 "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared), "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy) : "memory");
+                 "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared), "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy)
+                 : "memory");
 }
 __device__ __forceinline__ void tma_load_hint_3d(u32 shared, const void *map, int x, int y, int z, u32 barrier, u64 policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
@@ -56,8 +57,8 @@ __device__ __forceinline__ void tma_load_multicast_3d(u32 shared, const void *ma
                  "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared), "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier),
                  "h"(mask) : "memory");
 }
-/* 9.7.9.25.5.2 cp.async.bulk.tensor: a box from this block's shared memory to global memory, clipped to the tensor; in the
- * bulk group that bulk_commit closes */
+/* 9.7.9.25.5.2 cp.async.bulk.tensor: a box from this block's shared memory to global memory, clipped to the tensor (an
+ * H200 writes whole 16 bytes at the end of a row: its size must be a multiple); in the bulk group that bulk_commit closes */
 __device__ __forceinline__ void tma_store_1d(const void *map, int x, u32 shared) {
     asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%1}], [%2];" ::"l"(map), "r"(x), "r"(shared)
                  : "memory");

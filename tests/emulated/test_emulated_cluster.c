@@ -90,14 +90,9 @@ static void test_dependent(void **state) {
     kernel_free(kernel);
 }
 
-#define ON(test, device) cmocka_unit_test_prestate(test, (void *)(device))
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ON(test_exchange, "emulated:sm_90a"), ON(test_exchange, "cuda:0"),       ON(test_hand_over, "emulated:sm_90a"),
-        ON(test_hand_over, "cuda:0"),         ON(test_chain, "emulated:sm_90a"), ON(test_chain, "cuda:0"),
-        ON(test_gather, "emulated:sm_90a"),   ON(test_gather, "cuda:0"),         ON(test_dependent, "emulated:sm_90a"),
-        ON(test_dependent, "cuda:0"),
-    };
+    const struct CMUnitTest tests[] = {EVERYWHERE(test_exchange, "cuda:0"), EVERYWHERE(test_hand_over, "cuda:0"),
+                                       EVERYWHERE(test_chain, "cuda:0"), EVERYWHERE(test_gather, "cuda:0"),
+                                       EVERYWHERE(test_dependent, "cuda:0")};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,13 @@ static void test_odd_coordinate(void **state) {
     copy_faults(&c, "load_2d", PARTS("coordinate 3 of the innermost dimension", "a multiple of 16 bytes"));
 }
 
+static void test_ragged_row(void **state) {
+    (void)state;
+    copy c = new_copy(NULL);
+    c.tensor.size[0] = COLUMNS - 4;
+    copy_faults(&c, "store_2d", PARTS("tensor store over the end of the tensor's rows of 120 bytes"));
+}
+
 static void test_addition_of_halves(void **state) {
     (void)state;
     copy c = new_copy(NULL);
@@ -382,6 +389,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_rank),
         cmocka_unit_test(test_negative_store),
         cmocka_unit_test(test_odd_coordinate),
+        cmocka_unit_test(test_ragged_row),
         cmocka_unit_test(test_addition_of_halves),
         cmocka_unit_test(test_misplaced_box),
         cmocka_unit_test(test_box_beyond_shared_memory),

@@ -66,11 +66,24 @@ static inline test_kernel *load_changed(const char *device, const char *name, co
     return kernel;
 }
 
-/* The right one. Skips the test where there is no such device. */
-static inline test_kernel *load_right(const char *device, const char *name) {
+/* Where a right kernel runs: asynchronous operations late, early, and at drawn times; and on a GPU. */
+typedef struct place {
+    const char *device, *timing, *seed;
+} place;
+static const place places[] = {
+    {"emulated:sm_90a", "late", "0"}, {"emulated:sm_90a", "early", "0"}, {"emulated:sm_90a", "mixed", "7"}};
+#define AT(test, where)                                                                                                \
+    { #test, test, NULL, NULL, (void *)(where) }
+#define EVERYWHERE(test, gpu)                                                                                          \
+    AT(test, &places[0]), AT(test, &places[1]), AT(test, &places[2]), AT(test, (&(const place){gpu, "", ""}))
+
+/* The right one, at a place (*state). Skips the test where there is no such device. */
+static inline test_kernel *load_right(const place *at, const char *name) {
     mlpbwd_status status;
     mlp_message why = {""};
-    test_kernel *kernel = load_changed(device, name, NULL, &status, &why);
+    assert_int_equal(setenv("MLPBWD_EMULATED_TIMING", at->timing, 1), 0);
+    assert_int_equal(setenv("MLPBWD_EMULATED_SEED", at->seed, 1), 0);
+    test_kernel *kernel = load_changed(at->device, name, NULL, &status, &why);
     if (status == MLPBWD_NO_DEVICE) {
         print_message("%s\n", why.text);
         skip();

@@ -230,6 +230,19 @@ static void shared_reads(const emu_async *operation, const tensor_box *box, emu_
             emu_shared_effect(&operation->view, read, block, chunk_at(box, offset, row, byte), LAYOUT_CHUNK, false);
 }
 
+/* An H200 (driver 580.159, 2026-12-01) writes or adds the whole 16 bytes at the end of a tensor's row, also those that
+ * lie behind it, where the end is no multiple of 16 bytes; nothing in the PTX ISA allows or forbids that. */
+static void check_row_end(emu_thread *thread, const tensor_box *box, const char *what, uintptr_t origin) {
+    int64_t first = (int64_t)box->origin[0] * box->map.element_bytes;
+    int64_t row = ((int64_t)box->map.last[0] + 1) * box->map.element_bytes;
+    if (row % LAYOUT_CHUNK && first < row && first + box->row_bytes > row)
+        emu_fault(
+            thread, origin,
+            "%s over the end of the tensor's rows of %lld bytes: that is no multiple of %d, and hardware writes the "
+            "whole %d bytes at the end",
+            what, (long long)row, LAYOUT_CHUNK, LAYOUT_CHUNK);
+}
+
 static void issue_store(emu_thread *thread, const void *map, int rank, const int *coordinates, uint32_t shared,
                         bool add, const char *what, uintptr_t origin) {
     uint32_t offset;
@@ -242,6 +255,7 @@ static void issue_store(emu_thread *thread, const void *map, int rank, const int
         if (coordinates[i] < 0)
             emu_fault(thread, origin, "%s at coordinate %d of dimension %d: only loads may begin outside the tensor",
                       what, coordinates[i], i);
+    check_row_end(thread, &box, what, origin);
     if (add && box.map.element != DEV_F32)
         emu_fault(thread, origin, "%s: an emulated device adds only tensors of f32", what);
     tensor_store *store = emu_async_new(thread, sizeof *store, what, origin);
