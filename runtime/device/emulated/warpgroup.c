@@ -10,7 +10,6 @@ struct emu_steps {
     emu_step *steps; /* [number - base] */
     size_t base, end, capacity;
     size_t position[EMU_GROUP_WARPS]; /* steps that the warp has executed */
-    bool exited[EMU_GROUP_WARPS];
 };
 
 struct emu_wgmma *emu_wgmma_of(emu_block *block) {
@@ -69,7 +68,7 @@ void emu_warpgroup_step(emu_thread *first, const emu_step *step) {
     emu_steps *log = &emu_wgmma_of(block)->steps[group];
     if (log->position[warp] == log->end) {
         for (uint32_t i = 0; i < EMU_GROUP_WARPS; i++)
-            if (log->exited[i])
+            if (block->threads[(size_t)(group * EMU_GROUP_WARPS + i) * EMU_WARP].state == EMU_EXITED)
                 emu_fault(first, step->site.origin,
                           "%s in warp %u of warpgroup %u, but its warp %u has exited without it: all four warps must "
                           "execute it",
@@ -108,7 +107,6 @@ void emu_wgmma_exit(emu_thread *thread, uintptr_t origin) {
     if (all->warps[thread->warp])
         emu_matrix_exit(all->warps[thread->warp]);
     emu_steps *log = &all->steps[group];
-    log->exited[warp] = true;
     if (log->position[warp] < log->end) {
         const emu_step *missed = &log->steps[log->position[warp] - log->base];
         emu_fault_at(thread->block->launch, &missed->site,

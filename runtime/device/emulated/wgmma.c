@@ -229,8 +229,7 @@ static void wait_for_groups(emu_thread *first, void *const requests[EMU_WARP]) {
     uint32_t pending = ((const order_request *)requests[0])->pending;
     if (warp->groups <= pending)
         return;
-    while (warp->groups > pending) {
-        product_group *group = warp->committed;
+    for (product_group *group = warp->committed; group && warp->groups > pending; group = warp->committed) {
         warp->committed = group->next;
         if (!warp->committed)
             warp->end = &warp->committed;

@@ -128,7 +128,7 @@ INLINE void load_a(const emu_product *product, operands *to) {
 INLINE void load_b(const emu_product *product, operands *to) {
     const emu_chunks *chunks = emu_operand_chunks(&product->b, ALL_ROWS);
     if (product->b.major == LAYOUT_MN_MAJOR) {
-        for (uint32_t i = 0; i < chunks->count; i++)
+        for (size_t i = 0; i < chunks->count; i++)
             decode(product->shared + chunks->at[i], product->type,
                    &to->b[i % EMU_PRODUCT_K][i / EMU_PRODUCT_K * CHUNK_ELEMENTS]);
         return;
@@ -158,7 +158,7 @@ void emu_product_run(const emu_product *product) {
     operands in;
     load_a(product, &in);
     load_b(product, &in);
-    for (uint32_t row = 0; row < EMU_WARP_ROWS; row += 2) {
+    for (size_t row = 0; row < EMU_WARP_ROWS; row += 2) {
         const double *a0 = in.a[row], *a1 = in.a[row + 1];
         for (uint32_t column = 0; column < product->n; column += 4) { /* what fits sixteen vector registers */
             float *d0 = product->values + row * product->n + column, *d1 = d0 + product->n;

@@ -45,10 +45,16 @@ static void fetch(accumulators *set) {
             *value_at(set, lane, i) = set->d[lane][i];
 }
 
+static uint32_t bits_of(const float *value) {
+    uint32_t bits;
+    memcpy(&bits, value, sizeof bits);
+    return bits;
+}
+
 static bool changed(const accumulators *set) {
     for (uint32_t lane = 0; lane < EMU_WARP; lane++)
         for (uint32_t i = 0; i < set->n / 2; i++)
-            if (memcmp(value_at(set, lane, i), &set->d[lane][i], sizeof(float)) != 0)
+            if (bits_of(value_at(set, lane, i)) != bits_of(&set->d[lane][i]))
                 return true;
     return false;
 }
@@ -120,7 +126,7 @@ static accumulators *find_set(emu_warp_matrix *warp, void *const requests[EMU_WA
     set->next = warp->sets;
     warp->sets = set;
     set->n = n;
-    set->values = emu_wgmma_new(EMU_WARP_ROWS * n * sizeof(float));
+    set->values = emu_wgmma_new(EMU_WARP_ROWS * sizeof(float) * n);
     set->fence = warp->fences_at_wait;
     for (uint32_t lane = 0; lane < EMU_WARP; lane++)
         set->d[lane] = ((const wgmma_request *)requests[lane])->d;
