@@ -114,8 +114,8 @@ static void check_pair(int pair_m, int tile_n, enum sm100_type type, const order
     const kernel_fill fills[] = {{"pair_m", m_text}, {"tile_n", n_text}, {"operand_type", type_text}, {NULL, NULL}};
     set_order(to);
     test_kernel *kernel = sm100_load("umma_pair", fills, NULL, NULL);
-    int tiles_n = 2, blocks_k = 3;
-    size_t m = (size_t)pair_m, n = (size_t)tiles_n * (size_t)tile_n, k = (size_t)blocks_k * 64;
+    int tiles_m = 3, tiles_n = 2, blocks_k = 3; /* six tiles, of which each of two pairs has three */
+    size_t m = (size_t)tiles_m * (size_t)pair_m, n = (size_t)tiles_n * (size_t)tile_n, k = (size_t)blocks_k * 64;
     uint16_t *a_host = malloc(m * k * 2), *b_host = malloc(n * k * 2);
     float *d = malloc(m * n * sizeof *d);
     assert_true(a_host && b_host && d);
@@ -145,7 +145,7 @@ static void check_pair(int pair_m, int tile_n, enum sm100_type type, const order
     void *c = kernel_buffer(kernel, NULL, m * n * sizeof *d);
     const kernel_dims dims = {
         .grid = {4}, .block = {192}, .shared_bytes = 2 * ((size_t)pair_m / 2 + (size_t)tile_n / 2) * 128};
-    void *arguments[] = {&map_a, &map_b, (void *)&c, &tiles_n, &blocks_k};
+    void *arguments[] = {&map_a, &map_b, (void *)&c, &tiles_m, &tiles_n, &blocks_k};
     run(kernel, "umma_pair", &dims, arguments);
     kernel_read(kernel, d, c, m * n * sizeof *d);
     check_product(d, m, n, k);

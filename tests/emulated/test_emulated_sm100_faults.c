@@ -49,16 +49,16 @@ static mlpbwd_status run_gemm(test_kernel *kernel, bool *right, mlp_message *why
 }
 
 static mlpbwd_status run_pair(test_kernel *kernel, bool *right, mlp_message *why) {
-    enum { M = 256, N = 128, K = 128 };
+    enum { M = 768, N = 128, K = 128 };
     static uint16_t zeros[M * K];
-    int tiles_n = 1, blocks_k = K / 64;
+    int tiles_m = M / 256, tiles_n = 1, blocks_k = K / 64;
     void *a = kernel_buffer(kernel, zeros, sizeof zeros), *c = kernel_buffer(kernel, NULL, (size_t)M * N * 4);
     const dev_tensor tensor_a = {.address = a,
                                  .element = DEV_F16,
                                  .rank = 2,
                                  .size = {K, M},
                                  .stride = {(uint64_t)K * 2},
-                                 .box = {64, M / 2},
+                                 .box = {64, 128},
                                  .swizzle = DEV_SWIZZLE_128B};
     dev_tensor tensor_b = tensor_a;
     tensor_b.size[0] = N;
@@ -67,8 +67,8 @@ static mlpbwd_status run_pair(test_kernel *kernel, bool *right, mlp_message *why
     dev_tensor_map map_a, map_b;
     assert_int_equal(dev_tensor_map_encode(kernel_context(kernel), &tensor_a, &map_a, why), MLPBWD_OK);
     assert_int_equal(dev_tensor_map_encode(kernel_context(kernel), &tensor_b, &map_b, why), MLPBWD_OK);
-    const kernel_dims dims = {.grid = {2}, .block = {192}, .shared_bytes = (size_t)2 * (M / 2 + N / 2) * 128};
-    void *arguments[] = {&map_a, &map_b, (void *)&c, &tiles_n, &blocks_k};
+    const kernel_dims dims = {.grid = {2}, .block = {192}, .shared_bytes = (size_t)2 * (128 + N / 2) * 128};
+    void *arguments[] = {&map_a, &map_b, (void *)&c, &tiles_m, &tiles_n, &blocks_k};
     *right = true;
     return kernel_run(kernel, "umma_pair", &dims, arguments, why);
 }
@@ -328,9 +328,24 @@ static const plant plants[] = {
      {"may have ended"}},
     {"expected bytes of one block of the pair only",
      "pair",
-     "2 * STAGE_BYTES);\n            tma",
-     "STAGE_BYTES);\n            tma",
+     "2 * STAGE_BYTES);\n                tma",
+     "STAGE_BYTES);\n                tma",
      {"expect_tx is too small"}},
+    {"a pair's accumulator released by one of its blocks",
+     "pair",
+     "mbarrier_init(sums_empty + i * 8, 256)",
+     "mbarrier_init(sums_empty + i * 8, 128)",
+     {"more arrivals than its count of 128"}},
+    {"the accumulator's release sent to the block's own barrier",
+     "pair",
+     "mbarrier_arrive_cluster(shared_of_rank(sums_empty + sums_of.at * 8, 0))",
+     "mbarrier_arrive(sums_empty + sums_of.at * 8)",
+     {"deadlock", "128 of 256 arrivals missing"}},
+    {"a commit that tells one block of the pair only",
+     "pair",
+     "umma_commit_multicast<2>(empty + stage_of.at * 8, 3)",
+     "umma_commit<2>(empty + stage_of.at * 8)",
+     {"deadlock", "1 of 1 arrivals missing"}},
     {"a request after a refusal",
      "clc",
      "        if (!cancel_succeeded(words))\n            break;\n",

@@ -18,7 +18,7 @@ static const wrapper_file files[] = {
     {"ptx_sm90", "ptx", {"sm_90a", "sm_100a"}},
     {"ptx_tma", "ptx", {"sm_90a", "sm_100a"}},
     {"ptx_cluster", "ptx", {"sm_90a", "sm_100a"}},
-    {"ptx_sm100", "ptx", {"sm_100a"}},
+    {"ptx_sm100", "ptx", {"sm_100a", "sm_103a"}},
 };
 enum { FILES = sizeof files / sizeof files[0] };
 
