@@ -35,8 +35,7 @@
 #undef CUDA_CONSTANT
 /* Structures that the library has a layout of its own for. */
 #define SAME(own, own_member, theirs, their_member)                                                                    \
-    _Static_assert(offsetof(own, own_member) == offsetof(theirs, their_member) &&                                      \
-                       sizeof((own){0}.own_member) >= sizeof((theirs){0}.their_member),                                \
+    _Static_assert(offsetof(own, own_member) == offsetof(theirs, their_member),                                        \
                    #theirs "." #their_member " differs from cuda.h");
 _Static_assert(sizeof(cuda_launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute differs from cuda.h");
 SAME(cuda_launch_attribute, id, CUlaunchAttribute, id)

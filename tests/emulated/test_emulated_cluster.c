@@ -14,10 +14,11 @@ static void test_exchange(void **state) {
         uint32_t first = block / SIZE * SIZE, rank = block - first, before = (rank + SIZE - 1) % SIZE, sum = 0;
         for (uint32_t peer = 0; peer < SIZE; peer++)
             sum += 100 * (first + peer); /* thread 0's words */
-        assert_int_equal(got[block * WORDS], sum);
-        assert_int_equal(got[block * WORDS + 1], 1000 + before);
+        const uint32_t *own = got + (size_t)block * WORDS;
+        assert_int_equal(own[0], sum);
+        assert_int_equal(own[1], 1000 + before);
         for (uint32_t i = 0; i < 32; i++)
-            assert_int_equal(got[block * WORDS + 2 + i], 100 * (first + before) + i);
+            assert_int_equal(own[2 + i], 100 * (first + before) + i);
     }
     kernel_free(kernel);
 }

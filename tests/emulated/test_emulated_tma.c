@@ -145,7 +145,7 @@ static void test_narrow_rows(void **state) {
         int x = c->origin[0], y = c->origin[1];
         uint32_t bytes = box_bytes(c), row = bytes / c->box[1], width = 16U << c->swizzle,
                  mask = (1U << c->swizzle) - 1;
-        kernel_dims dims = {.block = {64}, .shared_bytes = width * c->box[1]};
+        kernel_dims dims = {.block = {64}, .shared_bytes = (size_t)width * c->box[1]};
         run_right(kernel, "load_narrow", &dims, (void *[]){&map, &out, &x, &y, &bytes, &row, &width, &mask});
         kernel_read(kernel, got, out, bytes);
         for (uint32_t at = 0; at < bytes; at++) {
@@ -247,7 +247,7 @@ static void test_multicast(void **state) {
     dev_tensor_map map;
     kernel_tensor_map(kernel, &tensor, &map);
     kernel_dims dims = {
-        .grid = {2}, .block = {96}, .shared_bytes = 2 * BOX * sizeof got[0], .attributes = {.cluster = {2, 1, 1}}};
+        .grid = {2}, .block = {96}, .shared_bytes = sizeof got / 4, .attributes = {.cluster = {2, 1, 1}}};
     run_right(kernel, "multicast", &dims, (void *[]){&map, &out});
     kernel_read(kernel, got, out, sizeof got);
     for (uint32_t block = 0; block < 2; block++)

@@ -51,7 +51,7 @@ static copy new_copy(const kernel_fill *changed) {
                             .element = DEV_F16,
                             .rank = 2,
                             .size = {COLUMNS, ROWS},
-                            .stride = {COLUMNS * 2},
+                            .stride = {128},
                             .box = {COLUMNS, BOX_ROWS},
                             .swizzle = DEV_SWIZZLE_128B};
     c.dims = (kernel_dims){.block = {64}, .shared_bytes = BOX};
@@ -157,7 +157,7 @@ static void test_wrong_swizzle(void **state) {
     (void)state;
     static uint16_t values[ROWS * COLUMNS], got[2][BOX / 2];
     copy c = new_copy(NULL);
-    for (size_t i = 0; i < ROWS * COLUMNS; i++)
+    for (int i = 0; i < ROWS * COLUMNS; i++)
         values[i] = (uint16_t)i;
     kernel_write(c.kernel, c.memory, values, sizeof values);
     for (int i = 0; i < 2; i++) {
@@ -166,7 +166,7 @@ static void test_wrong_swizzle(void **state) {
         run_right(c.kernel, "load_2d", &c.dims, (void *[]){&c.map, &c.out, &c.x, &c.y, &c.z, &c.bytes});
         kernel_read(c.kernel, got[i], c.out, BOX);
     }
-    assert_memory_equal(got[1], values + c.y * COLUMNS, BOX);
+    assert_memory_equal(got[1], values + (size_t)c.y * COLUMNS, BOX);
     assert_memory_equal(got[0], got[1], 128); /* the first row of the pattern stays */
     assert_memory_not_equal(got[0], got[1], BOX);
     kernel_free(c.kernel);
@@ -179,7 +179,7 @@ static void test_bad_maps(void **state) {
     static _Alignas(64) unsigned char zeros[256];
     unsigned char *good = kernel_buffer(c.kernel, &c.map, sizeof c.map), *none = kernel_buffer(c.kernel, zeros, 256);
     c.map.bytes[40] ^= 1;
-    unsigned char *damaged = kernel_buffer(c.kernel, &c.map, sizeof c.map), *place = kernel_buffer(c.kernel, NULL, 64);
+    unsigned char *damaged = kernel_buffer(c.kernel, &c.map, sizeof c.map);
     static const struct {
         int which;
         const char *part;
@@ -193,7 +193,6 @@ static void test_bad_maps(void **state) {
     }
     void *map = good;
     run_right(c.kernel, "prefetch_of", &c.dims, (void *[]){&map});
-    (void)place;
     kernel_free(c.kernel);
 }
 
@@ -202,7 +201,7 @@ static void test_bad_maps(void **state) {
 static void multicast_faults(const kernel_fill *changed, uint32_t cluster, const char *const *parts) {
     static uint16_t values[64 * 64];
     test_kernel *kernel = load_with("tma_multicast.cu", changed);
-    void *memory = kernel_buffer(kernel, values, sizeof values), *out = kernel_buffer(kernel, NULL, 4 * 4096);
+    void *memory = kernel_buffer(kernel, values, sizeof values), *out = kernel_buffer(kernel, NULL, 16384);
     const dev_tensor tensor = {.address = memory,
                                .element = DEV_BF16,
                                .rank = 2,

@@ -30,7 +30,9 @@ typedef struct cluster_state {
     member *members;         /* [rank * threads + number] */
     uint32_t *waiters;       /* members that have executed griddepcontrol.wait */
     uint32_t waiter_count;
-    reach **reaches;   /* [rank of the touched block]: NULL, or one for each member */
+    struct reaches {
+        reach *of;     /* NULL, or one for each member */
+    } * reaches;       /* [rank of the touched block] */
     emu_view *exits;   /* [rank]: what the block's exited threads knew */
     uint32_t *watched; /* [rank]: rounds that some thread of the block has seen end */
 } cluster_state;
@@ -57,7 +59,7 @@ static void state_free(emu_cluster *cluster) {
         return;
     for (uint32_t rank = 0; rank < cluster->size; rank++) {
         if (state->reaches)
-            free(state->reaches[rank]);
+            free(state->reaches[rank].of);
         if (state->exits)
             emu_view_clear(&state->exits[rank]);
     }
@@ -184,7 +186,7 @@ emu_u32 emu_api_map_shared_rank(emu_u32 shared, emu_u32 rank) {
 
 void emu_cluster_reach(emu_thread *thread, const emu_block *block, uintptr_t origin) {
     cluster_state *state = state_of(thread);
-    reach **reaches = &state->reaches[block->rank];
+    reach **reaches = &state->reaches[block->rank].of;
     if (!*reaches) {
         *reaches = calloc((size_t)block->cluster->size * block->launch->threads, sizeof **reaches);
         if (!*reaches)
@@ -199,7 +201,7 @@ void emu_cluster_reach(emu_thread *thread, const emu_block *block, uintptr_t ori
 static void check_reaches(const emu_thread *thread) {
     const emu_block *block = thread->block;
     const cluster_state *state = state_of(thread);
-    const reach *reaches = state->reaches[block->rank];
+    const reach *reaches = state->reaches[block->rank].of;
     uint32_t members = block->cluster->size * block->launch->threads;
     for (uint32_t i = 0; reaches && i < members; i++) {
         if (reaches[i].clock == 0 || state->watched[block->rank] > reaches[i].arrivals ||
