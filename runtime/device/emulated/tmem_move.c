@@ -1,7 +1,6 @@
 /* tcgen05.ld, st, wait and fence (PTX ISA 9.7.16.8, 9.7.16.11): a load fills its registers, and a store its cells, when
  * tcgen05.wait says so, and not earlier. Hardware would wait for a register that is used earlier (9.7.16.6.4.5), but
  * nothing else that a kernel does with a load is safe before the wait, so it is demanded here. See tmem.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
