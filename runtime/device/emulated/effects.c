@@ -176,17 +176,17 @@ static void effect_on_chunk(const emu_view *view, emu_effect *effect, emu_block 
 
 /* Bounds, opaque objects, and for reads whether there is anything to read. */
 static void check_range(const emu_effect *effect, emu_block *block, uint32_t offset, uint32_t bytes) {
+    const char *outside = emu_shared_outside(block, offset, bytes), *does = effect->writes ? "writes" : "reads";
+    const emu_opaque *opaque = outside ? NULL : emu_shared_opaque_at(block, offset, bytes);
+    if (!outside && !opaque)
+        return;
     char where[128];
-    const char *outside = emu_shared_outside(block, offset, bytes);
     emu_shared_name(block, offset, where, sizeof where);
     if (outside)
-        emu_fault_at(block->launch, &effect->site, "%s %s %u bytes of %s; this %s", effect->what,
-                     effect->writes ? "writes" : "reads", bytes, where, outside);
-    const emu_opaque *opaque = emu_shared_opaque_at(block, offset, bytes);
-    if (opaque)
-        emu_fault_at(block->launch, &effect->site, "%s %s %u bytes of %s, where there is an object: %s at 0x%x",
-                     effect->what, effect->writes ? "writes" : "reads", bytes, where, opaque->what,
-                     EMU_SHARED_START + opaque->offset);
+        emu_fault_at(block->launch, &effect->site, "%s %s %u bytes of %s; this %s", effect->what, does, bytes, where,
+                     outside);
+    emu_fault_at(block->launch, &effect->site, "%s %s %u bytes of %s, where there is an object: %s at 0x%x",
+                 effect->what, does, bytes, where, opaque->what, EMU_SHARED_START + opaque->offset);
 }
 
 void emu_shared_effect(const emu_view *view, emu_effect *effect, emu_block *block, uint32_t offset, uint32_t bytes,

@@ -63,7 +63,7 @@ static emu_foreign **flag_of(uintptr_t address, uint32_t generation) {
 }
 
 emu_foreign **emu_global_flag(emu_thread *thread, uintptr_t address, uint32_t bytes, uintptr_t origin) {
-    emu_allocation_find(thread, address, bytes, "ordered access to", origin);
+    emu_allocation_find(thread, address, bytes, EMU_ATOMIC, origin);
     return flag_of(address, 0);
 }
 
@@ -175,7 +175,7 @@ static word touch(emu_thread *thread, const void *address, uint32_t bytes, int k
         return (word){flag_of(at, block->cluster->generation), NEAR};
     }
     if (!reads) {
-        emu_allocation *allocation = emu_allocation_find(thread, at, bytes, "ordered store of", origin);
+        emu_allocation *allocation = emu_allocation_find(thread, at, bytes, kind, origin);
         emu_bits_set(allocation->written, at - allocation->start, bytes, true);
     }
     emu_global_touch(thread, at, bytes, kind, origin);

@@ -6,15 +6,39 @@
 #include "core.h"
 #include "shadow.h"
 
-emu_allocation *emu_allocation_find(emu_thread *thread, uintptr_t address, size_t bytes, const char *doing,
-                                    uintptr_t origin) {
+/* Who does what to memory. */
+typedef struct action {
+    emu_thread *thread;
+    const emu_view *view;
+    const emu_effect *effect; /* NULL: a generic access */
+    int kind;
+    uintptr_t origin;
+} action;
+
+/* "bulk copy reads", "write of", for messages. */
+static const char *doing(const action *act) {
+    static char text[96];
+    if (!act->effect)
+        return act->kind == 0            ? "read of"
+               : act->kind == EMU_WRITE  ? "write of"
+               : act->kind == EMU_ATOMIC ? "ordered load of"
+                                         : "atomic operation on";
+    snprintf(text, sizeof text, "%s %s", act->effect->what, act->effect->writes ? "writes" : "reads");
+    return text;
+}
+
+static emu_allocation *find(const action *act, uintptr_t address, size_t bytes) {
     emu_allocation *allocation = emu_allocation_of(address);
     if (allocation && bytes <= allocation->bytes - (address - allocation->start))
         return allocation;
     char nearest[200];
     emu_allocation_nearest(address, bytes, nearest, sizeof nearest);
-    emu_fault(thread, origin, "%s %zu bytes at 0x%llx of global memory, outside every allocation; %s", doing, bytes,
-              (unsigned long long)address, nearest);
+    emu_fault(act->thread, act->origin, "%s %zu bytes at 0x%llx of global memory, outside every allocation; %s",
+              doing(act), bytes, (unsigned long long)address, nearest);
+}
+
+emu_allocation *emu_allocation_find(emu_thread *thread, uintptr_t address, size_t bytes, int kind, uintptr_t origin) {
+    return find(&(action){.thread = thread, .kind = kind, .origin = origin}, address, bytes);
 }
 
 /* ---- what a page knows of this launch and the ones before ---- */
@@ -66,80 +90,86 @@ static bool any(const uint64_t *words, uint32_t first, uint32_t last) {
 }
 
 /* Memory of a launch that may still run: nothing of it before griddepcontrol.wait (PTX ISA 9.7.13.13). */
-static void check_dependency(emu_thread *thread, const emu_page *page, uint32_t first, uint32_t last, bool write,
-                             uintptr_t address, const char *doing, uintptr_t origin) {
-    const emu_launch *launch = thread->block->launch;
-    if (!launch->dims.programmatic || page->before < emu_memory_chain() || emu_dependency_known(thread))
+static void check_dependency(const action *act, const emu_page *page, uint32_t first, uint32_t last,
+                             uintptr_t address) {
+    const emu_launch *launch = act->thread->block->launch;
+    if (!launch->dims.programmatic || page->before < emu_memory_chain() || emu_dependency_known(act->thread))
         return;
     bool written = any(page->old[1], first, last);
-    if (!written && !(write && any(page->old[0], first, last)))
+    if (!written && !((act->kind & EMU_WRITE) && any(page->old[0], first, last)))
         return;
     char where[160];
     emu_global_name(address, where, sizeof where);
-    emu_fault(thread, origin,
-              "%s %s before griddepcontrol.wait: the launch before, which may still run, %s that memory", doing, where,
-              written ? "writes" : "reads");
+    emu_fault(act->thread, act->origin,
+              "%s %s before griddepcontrol.wait: the launch before, which may still run, %s that memory", doing(act),
+              where, written ? "writes" : "reads");
 }
 
-/* Against asynchronous effects on the page. effect NULL: a generic access of the thread. */
-static void check_spans(emu_thread *thread, const emu_page *page, uint32_t first, uint32_t last, bool write,
-                        const emu_view *view, const emu_effect *effect, uintptr_t address, const char *doing,
-                        uintptr_t origin) {
+/* Against asynchronous effects on the page. */
+static void check_spans(const action *act, const emu_page *page, uint32_t first, uint32_t last, uintptr_t address) {
+    const emu_block *block = act->thread->block;
     for (uint32_t i = 0; i < page->span_count; i++) {
         const emu_span *span = &page->spans[i];
         const emu_effect *earlier = span->effect;
-        if (span->first > last || span->last < first || earlier == effect || (!write && !earlier->writes))
+        if (span->first > last || span->last < first || earlier == act->effect ||
+            (!(act->kind & EMU_WRITE) && !earlier->writes))
             continue;
-        bool fenced = effect && earlier->generic_proxy && !effect->generic_proxy;
+        bool fenced = act->effect && earlier->generic_proxy && !act->effect->generic_proxy;
         enum emu_known how =
-            emu_effect_known(earlier, view, thread->block->cluster->generation, effect ? NULL : thread, fenced);
+            emu_effect_known(earlier, act->view, block->cluster->generation, act->effect ? NULL : act->thread, fenced);
         if (how == EMU_KNOWN)
             continue;
         char where[160];
-        emu_site site = emu_site_of(thread, origin);
+        emu_site site = emu_site_of(act->thread, act->origin);
         emu_global_name(address, where, sizeof where);
-        emu_effect_fault(thread->block->launch, thread, &site, doing, where, earlier, how);
+        emu_effect_fault(block->launch, act->thread, &site, doing(act), where, earlier, how);
     }
 }
 
-static void fault_unwritten(emu_thread *thread, const emu_allocation *allocation, size_t offset, const char *doing,
-                            size_t bytes, uintptr_t origin) {
+/* Reads of what nobody has written. */
+static void check_written(const action *act, const emu_allocation *allocation, size_t offset, size_t bytes) {
+    if (emu_bits_all(allocation->written, offset, bytes))
+        return;
     while (emu_bits_all(allocation->written, offset, 1))
         offset++;
-    emu_fault(thread, origin,
+    emu_fault(act->thread, act->origin,
               "%s %zu bytes of global memory of which the byte at 0x%llx has never been written (byte %zu of an "
               "allocation of %zu)",
-              doing, bytes, (unsigned long long)allocation->start + offset, offset, allocation->bytes);
+              doing(act), bytes, (unsigned long long)allocation->start + offset, offset, allocation->bytes);
+}
+
+/* What a generic access and an effect have in common, on a part of one page. */
+static emu_page *open_page(const action *act, emu_allocation *allocation, size_t offset, uint32_t bytes) {
+    emu_page *page = &allocation->pages[offset / EMU_PAGE];
+    uint32_t first = offset % EMU_PAGE, last = first + bytes - 1;
+    emu_page_turn(page, act->thread->block->launch);
+    if (page->before)
+        check_dependency(act, page, first, last, allocation->start + offset);
+    if (page->span_count)
+        check_spans(act, page, first, last, allocation->start + offset);
+    return page;
+}
+
+/* The part of a range of bytes from `offset` on that lies in one page. */
+static uint32_t part_in_page(size_t offset, size_t bytes) {
+    size_t room = EMU_PAGE - offset % EMU_PAGE;
+    return (uint32_t)(bytes < room ? bytes : room);
 }
 
 /* ---- generic accesses ---- */
 
-static const char *verb(int kind) {
-    return kind == 0            ? "read of"
-           : kind == EMU_WRITE  ? "write of"
-           : kind == EMU_ATOMIC ? "ordered load of"
-                                : "atomic operation on";
-}
-
-static void touch_page(emu_thread *thread, emu_allocation *allocation, size_t offset, uint32_t bytes,
-                       const emu_actor *actor, uintptr_t origin) {
-    emu_page *page = &allocation->pages[offset / EMU_PAGE];
-    uint32_t first = offset % EMU_PAGE, last = first + bytes - 1;
-    bool write = actor->kind & EMU_WRITE;
-    emu_page_turn(page, thread->block->launch);
-    if (page->before)
-        check_dependency(thread, page, first, last, write, allocation->start + offset, verb(actor->kind), origin);
-    if (page->span_count)
-        check_spans(thread, page, first, last, write, &thread->view, NULL, allocation->start + offset,
-                    verb(actor->kind), origin);
-    mark(page->now[write], first, last);
+static void touch_page(const action *act, emu_allocation *allocation, size_t offset, uint32_t bytes,
+                       const emu_actor *actor) {
+    emu_page *page = open_page(act, allocation, offset, bytes);
+    uint32_t first = offset % EMU_PAGE;
+    mark(page->now[(actor->kind & EMU_WRITE) != 0], first, first + bytes - 1);
     while (bytes > 0) {
         uint32_t within = offset % EMU_CHUNK, room = EMU_CHUNK - within, part = bytes < room ? bytes : room;
         emu_record other;
         if (!emu_cell_access(emu_memory_arena(), &allocation->cells[offset / EMU_CHUNK], within, part, actor, &other)) {
             char where[160];
             emu_global_name(allocation->start + offset, where, sizeof where);
-            emu_race_fault(thread, actor, origin, part, &other, where);
+            emu_race_fault(act->thread, actor, act->origin, part, &other, where);
         }
         offset += part;
         bytes -= part;
@@ -147,14 +177,15 @@ static void touch_page(emu_thread *thread, emu_allocation *allocation, size_t of
 }
 
 void emu_global_touch(emu_thread *thread, uintptr_t address, size_t bytes, int kind, uintptr_t origin) {
-    emu_allocation *allocation = emu_allocation_find(thread, address, bytes, verb(kind), origin);
+    const action act = {.thread = thread, .view = &thread->view, .kind = kind, .origin = origin};
+    emu_allocation *allocation = find(&act, address, bytes);
     size_t offset = address - allocation->start;
     emu_actor actor = emu_actor_of(thread, emu_trace_base(), kind, origin);
-    if (kind != EMU_WRITE && !emu_bits_all(allocation->written, offset, bytes))
-        fault_unwritten(thread, allocation, offset, verb(kind), bytes, origin);
+    if (kind != EMU_WRITE)
+        check_written(&act, allocation, offset, bytes);
     for (size_t done = 0; done < bytes;) {
-        size_t room = EMU_PAGE - (offset + done) % EMU_PAGE, part = bytes - done < room ? bytes - done : room;
-        touch_page(thread, allocation, offset + done, (uint32_t)part, &actor, origin);
+        uint32_t part = part_in_page(offset + done, bytes - done);
+        touch_page(&act, allocation, offset + done, part, &actor);
         done += part;
     }
     if (kind & EMU_WRITE)
@@ -199,52 +230,46 @@ static void add_span(emu_page *page, emu_effect *effect, uint32_t first, uint32_
 }
 
 /* Against ordinary accesses of this launch; a write makes them forgotten. */
-static void check_cells(const emu_view *view, emu_thread *issuer, const emu_effect *effect, emu_allocation *allocation,
-                        size_t offset, uint32_t bytes) {
+static void check_cells(const action *act, emu_allocation *allocation, size_t offset, uint32_t bytes) {
+    const emu_effect *effect = act->effect;
+    const emu_block *block = act->thread->block;
     for (size_t chunk = offset / EMU_CHUNK; chunk <= (offset + bytes - 1) / EMU_CHUNK; chunk++) {
         emu_record other;
         emu_cell *cell = &allocation->cells[chunk];
-        enum emu_known how = emu_cell_known(cell, view, emu_trace_base(), issuer->block->cluster->generation,
+        enum emu_known how = emu_cell_known(cell, act->view, emu_trace_base(), block->cluster->generation,
                                             effect->writes, !effect->generic_proxy, &other);
         if (how != EMU_KNOWN) {
             char where[160];
             emu_global_name(allocation->start + chunk * EMU_CHUNK, where, sizeof where);
-            emu_order_fault(issuer->block->launch, effect, &other, where, how);
+            emu_order_fault(block->launch, effect, &other, where, how);
         }
         if (effect->writes && chunk * EMU_CHUNK >= offset && (chunk + 1) * EMU_CHUNK <= offset + bytes)
             emu_cell_clear(emu_memory_arena(), cell, emu_trace_base());
     }
 }
 
-static void effect_on_page(const emu_view *view, emu_thread *issuer, emu_effect *effect, emu_allocation *allocation,
-                           size_t offset, uint32_t bytes, const char *doing) {
-    emu_page *page = &allocation->pages[offset / EMU_PAGE];
-    uint32_t first = offset % EMU_PAGE, last = first + bytes - 1;
-    uintptr_t address = allocation->start + offset, origin = effect->site.origin;
-    emu_page_turn(page, issuer->block->launch);
-    if (page->before)
-        check_dependency(issuer, page, first, last, effect->writes, address, doing, origin);
-    check_spans(issuer, page, first, last, effect->writes, view, effect, address, doing, origin);
-    if (any(page->now[1], first, last) || (effect->writes && any(page->now[0], first, last)))
-        check_cells(view, issuer, effect, allocation, offset, bytes);
-    mark(page->now[effect->writes], first, last);
-    add_span(page, effect, first, last, view, issuer->block->cluster->generation);
-}
-
 void emu_global_effect(const emu_view *view, emu_thread *issuer, emu_effect *effect, uintptr_t address, size_t bytes,
                        bool generic_proxy) {
-    char doing[96];
     if (bytes == 0)
         return;
     effect->generic_proxy = generic_proxy;
-    snprintf(doing, sizeof doing, "%s %s", effect->what, effect->writes ? "writes" : "reads");
-    emu_allocation *allocation = emu_allocation_find(issuer, address, bytes, doing, effect->site.origin);
+    const action act = {.thread = issuer,
+                        .view = view,
+                        .effect = effect,
+                        .kind = effect->writes ? EMU_WRITE : 0,
+                        .origin = effect->site.origin};
+    emu_allocation *allocation = find(&act, address, bytes);
     size_t offset = address - allocation->start;
-    if (!effect->writes && !effect->poison_allowed && !emu_bits_all(allocation->written, offset, bytes))
-        fault_unwritten(issuer, allocation, offset, doing, bytes, effect->site.origin);
+    if (!effect->writes && !effect->poison_allowed)
+        check_written(&act, allocation, offset, bytes);
     for (size_t done = 0; done < bytes;) {
-        size_t room = EMU_PAGE - (offset + done) % EMU_PAGE, part = bytes - done < room ? bytes - done : room;
-        effect_on_page(view, issuer, effect, allocation, offset + done, (uint32_t)part, doing);
+        uint32_t part = part_in_page(offset + done, bytes - done), first = (offset + done) % EMU_PAGE;
+        uint32_t last = first + part - 1;
+        emu_page *page = open_page(&act, allocation, offset + done, part);
+        if (any(page->now[1], first, last) || (effect->writes && any(page->now[0], first, last)))
+            check_cells(&act, allocation, offset + done, part);
+        mark(page->now[effect->writes], first, last);
+        add_span(page, effect, first, last, view, issuer->block->cluster->generation);
         done += part;
     }
     if (effect->writes)

@@ -210,9 +210,8 @@ void emu_allocation_nearest(uintptr_t address, size_t bytes, char *text, size_t 
 /* Is it an address that global memory may have? */
 bool emu_memory_is_global(uintptr_t address);
 emu_arena *emu_memory_arena(void); /* for children of cells of global memory */
-/* The allocation that holds all the bytes, or a fault. doing: "read", "bulk copy reads". */
-emu_allocation *emu_allocation_find(emu_thread *thread, uintptr_t address, size_t bytes, const char *doing,
-                                    uintptr_t origin);
+/* The allocation that holds all the bytes, or a fault of a generic access of that kind. */
+emu_allocation *emu_allocation_find(emu_thread *thread, uintptr_t address, size_t bytes, int kind, uintptr_t origin);
 /* Adds spans for the launch's end to drop. */
 void emu_memory_has_spans(emu_page *page);
 /* The oldest launch that may still run beside this one, before griddepcontrol.wait. */
