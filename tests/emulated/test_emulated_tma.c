@@ -260,9 +260,30 @@ static void test_multicast(void **state) {
     kernel_free(kernel);
 }
 
+static void test_pair(void **state) {
+    enum { ROWS = 24, BOX = 64 * 16 };
+    static const place at = {"emulated:sm_100a", "late", "0"};
+    static uint16_t pool[ROWS * 64], got[2 * BOX];
+    (void)state;
+    test_kernel *kernel = load_right(&at, "tma_pair.cu");
+    fill_bytes((unsigned char *)pool, sizeof pool, 6);
+    void *memory = kernel_buffer(kernel, pool, sizeof pool), *out = kernel_buffer(kernel, NULL, sizeof got);
+    dev_tensor tensor = {
+        .address = memory, .element = DEV_F16, .rank = 2, .size = {64, ROWS}, .stride = {128}, .box = {64, 16}};
+    dev_tensor_map map;
+    kernel_tensor_map(kernel, &tensor, &map);
+    kernel_dims dims = {
+        .grid = {2}, .block = {32}, .shared_bytes = sizeof got / 2, .attributes = {.cluster = {2, 1, 1}}};
+    run_right(kernel, "pair", &dims, (void *[]){&map, &out});
+    kernel_read(kernel, got, out, sizeof got);
+    assert_memory_equal(got, pool + (size_t)8 * 64, sizeof got / 2);
+    assert_memory_equal(got + BOX, pool + (size_t)8 * 64, sizeof got / 2);
+    kernel_free(kernel);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {EVERYWHERE(test_loads, "cuda:0"), EVERYWHERE(test_narrow_rows, "cuda:0"),
-                                       EVERYWHERE(test_stores, "cuda:0"), EVERYWHERE(test_additions, "cuda:0"),
-                                       EVERYWHERE(test_multicast, "cuda:0")};
+    const struct CMUnitTest tests[] = {EVERYWHERE(test_loads, "cuda:0"),     EVERYWHERE(test_narrow_rows, "cuda:0"),
+                                       EVERYWHERE(test_stores, "cuda:0"),    EVERYWHERE(test_additions, "cuda:0"),
+                                       EVERYWHERE(test_multicast, "cuda:0"), cmocka_unit_test(test_pair)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

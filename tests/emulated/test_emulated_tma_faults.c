@@ -245,6 +245,27 @@ static void test_multicast_unsynchronised(void **state) {
     multicast_faults((const kernel_fill[]){{"start", ""}, {NULL, NULL}}, 2, PARTS("mbarrier"));
 }
 
+/* A barrier of the other block takes .cta_group::2. */
+static void test_barrier_of_another_block(void **state) {
+    (void)state;
+    static uint16_t values[24 * 64];
+    mlp_message why = {""};
+    static const char *const device = "emulated:sm_100a";
+    test_kernel *kernel = load_changed(
+        device, "tma_pair.cu", FILL("load", "tma_load_2d(shared_of_rank(box, 1), &map, 0, 8, full)"), NULL, &why);
+    if (!kernel)
+        fail_msg("%s", why.text);
+    void *memory = kernel_buffer(kernel, values, sizeof values), *out = kernel_buffer(kernel, NULL, 4096);
+    const dev_tensor tensor = {
+        .address = memory, .element = DEV_F16, .rank = 2, .size = {64, 24}, .stride = {128}, .box = {64, 16}};
+    dev_tensor_map map;
+    kernel_tensor_map(kernel, &tensor, &map);
+    kernel_dims dims = {.grid = {2}, .block = {32}, .shared_bytes = 2048, .attributes = {.cluster = {2, 1, 1}}};
+    must_fault(kernel, "pair", &dims, (void *[]){&map, &out},
+               PARTS("into the block of rank 1", "its mbarrier is in that of rank 0"));
+    kernel_free(kernel);
+}
+
 /* ---- clusters ---- */
 
 static void exchange_faults(const char *file, const char *entry, const kernel_fill *changed, const char *const *parts) {
@@ -399,6 +420,7 @@ int main(void) {
         cmocka_unit_test(test_multicast_without_fence),
         cmocka_unit_test(test_exit_before_peer_signals),
         cmocka_unit_test(test_multicast_unsynchronised),
+        cmocka_unit_test(test_barrier_of_another_block),
         cmocka_unit_test(test_unordered_exchange),
         cmocka_unit_test(test_exit_while_peer_reads),
         cmocka_unit_test(test_peek),

@@ -33,6 +33,7 @@ static const kernel_fill product_fills[] = {
 static const kernel_fill right_fills[] = {
     {"expected", "bytes"},
     {"fence", "fence_proxy_async_shared();"},
+    {"load", "tma_load_pair_multicast_2d(box, &map, 0, 8, full, 3)"},
     {"place", ""},
     {"start", "cluster_barrier_arrive_relaxed(); cluster_barrier_wait();"},
     {"drain", "mbarrier_wait_cluster(empty, 1);"},
@@ -51,8 +52,14 @@ static inline test_kernel *load_changed(const char *device, const char *name, co
     kernel_fill fills[FILLS];
     size_t count = 0;
     snprintf(file, sizeof file, "tests/emulated/kernels/%s", name);
-    const char *pieces[] = {"templates/lib/base.cuh",    "templates/lib/ptx.cuh",         "templates/lib/ptx_sm90.cuh",
-                            "templates/lib/ptx_tma.cuh", "templates/lib/ptx_cluster.cuh", file};
+    const char *last = strstr(device, "sm_100") ? "templates/lib/ptx_sm100.cuh" : "\n";
+    const char *pieces[] = {"templates/lib/base.cuh",
+                            "templates/lib/ptx.cuh",
+                            "templates/lib/ptx_sm90.cuh",
+                            "templates/lib/ptx_tma.cuh",
+                            "templates/lib/ptx_cluster.cuh",
+                            last,
+                            file};
     while (changed && changed->name)
         fills[count++] = *changed++;
     for (size_t i = 0; i < sizeof product_fills / sizeof product_fills[0]; i++)
