@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERS = 64 };
+enum { BUFFERS = 64, COMPILED = 16 };
 
 struct test_kernel {
     dev *device;
@@ -76,8 +76,51 @@ char *kernel_text(const char *const *pieces, size_t count, const kernel_fill *fi
 
 /* ---- loading ---- */
 
+/* What a program has compiled: its tests load the same text again and again. The oldest gives way. */
+static struct compiled {
+    char *text;
+    char compiler[16], target[32];
+    dev_image image;
+} compiled[COMPILED];
+static size_t next_compiled;
+
+static void forget_compiled(void) {
+    for (size_t i = 0; i < COMPILED; i++) {
+        free(compiled[i].text);
+        dev_image_free(&compiled[i].image);
+        compiled[i] = (struct compiled){0};
+    }
+}
+
+static mlpbwd_status compile(const dev_compile_request *request, const dev_image **image, mlp_message *why) {
+    for (size_t i = 0; i < COMPILED; i++) {
+        const struct compiled *old = &compiled[i];
+        *image = &old->image;
+        if (old->text && strcmp(old->text, request->source) == 0 && strcmp(old->compiler, request->compiler) == 0 &&
+            strcmp(old->target, request->target) == 0)
+            return MLPBWD_OK;
+    }
+    static bool registered;
+    if (!registered)
+        registered = atexit(forget_compiled) == 0;
+    struct compiled *place = &compiled[next_compiled++ % COMPILED];
+    free(place->text);
+    dev_image_free(&place->image);
+    *place = (struct compiled){0};
+    *image = &place->image;
+    mlpbwd_status status = dev_compile(request, &place->image, why);
+    if (status)
+        return status;
+    place->text = strdup(request->source);
+    if (!place->text)
+        give_up(request->name, "no memory");
+    (void)snprintf(place->compiler, sizeof place->compiler, "%s", request->compiler);
+    (void)snprintf(place->target, sizeof place->target, "%s", request->target);
+    return MLPBWD_OK;
+}
+
 static mlpbwd_status load(test_kernel *kernel, const char *name, const char *text, mlp_message *why) {
-    dev_image image = {0};
+    const dev_image *image;
     mlpbwd_status status = dev_context_get(kernel->device, &kernel->context, why);
     if (status)
         return status;
@@ -85,11 +128,9 @@ static mlpbwd_status load(test_kernel *kernel, const char *name, const char *tex
                                          .target = dev_get_info(kernel->device)->arch,
                                          .source = text,
                                          .name = name};
-    status = dev_compile(&request, &image, why);
-    if (!status)
-        status = dev_module_load(kernel->context, image.bytes, image.size, image.format, &kernel->module, why);
-    dev_image_free(&image);
-    return status;
+    status = compile(&request, &image, why);
+    return status ? status
+                  : dev_module_load(kernel->context, image->bytes, image->size, image->format, &kernel->module, why);
 }
 
 test_kernel *kernel_load(const char *device, const char *name, const char *text, mlpbwd_status *status,
