@@ -7,14 +7,15 @@ ${gelu}
 ${split}
 /* C[M,N] = A * B in the fp32 class on wgmma. Operands are pairs hi + 2^-11 lo (split.cuh) in 64 x 64 blocks of 8 KiB, each
  * in the 128-byte swizzle that wgmma reads; a strip of 64 rows has its hi blocks, then its lo blocks (convert_split.cuh).
- * For every 64 of K: hi * hi in an accumulator of its own that is then added to fp32 sums, because the tensor core cuts
- * its sums off instead of rounding them (measured: 1e-5 at K = 8192 without this, under 4e-7 with it); hi * lo + lo * hi,
- * which counts 2^-11 times as much, so that its own cut-off does not matter; lo * lo is below the split's own error.
+ * For every 64 of K: hi * hi in accumulators of their own, added to fp32 sums while the cross products run, because the
+ * tensor core cuts its sums off instead of rounding them (measured: 1e-5 at K = 8192 without this, under 4e-7 with it);
+ * hi * lo + lo * hi, which counts 2^-11 times as much, so that its own cut-off does not matter; lo * lo is below the
+ * split's own error.
  * What it keeps: one scale a tensor puts the largest magnitude into [2^13, 2^16) (grad_intermediate: [2^10, 2^16)), so an
  * element is off by at most 2^-23 of itself or 2^-49 (2^-46) of the tensor's largest: whatever is above 2^-27 (2^-24) of
  * the largest has the class's accuracy, and a product A * B gains an absolute error of at most K 2^-45 max|A| max|B|.
  * Persistent: warpgroup 0 loads, two others multiply, 64 rows each. */
-constexpr int CONSUMERS = 2, TILE_N = ${tile_n}, TILE_M = CONSUMERS * 64, HALF_TILE = TILE_N / 2;
+constexpr int CONSUMERS = 2, TILE_M = CONSUMERS * 64, TILE_N = 128, HALF_TILE = TILE_N / 2;
 constexpr int SLOTS = ${slots}, THREADS = 128 * (CONSUMERS + 1), BLOCK_BYTES = 8192;
 constexpr int A_BLOCKS = CONSUMERS, B_BLOCKS = TILE_N / 64, SLOT_BYTES = (A_BLOCKS + B_BLOCKS) * BLOCK_BYTES;
 constexpr bool A_K_MAJOR = ${a_k_major};
@@ -117,7 +118,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int e = 0; e < HALF_TILE; ++e)
                 sums[e] = 0.0f;
             ${prefetch}
-            ${main_loop}
+            float high[HALF_TILE], cross[HALF_TILE];
+            u32 previous_high = 0, previous_low = 0;
+#pragma unroll 1
+            for (int k = 0; k < steps; ++k) {
+                const u32 high_slot = ring + at.slot * SLOT_BYTES, high_empty = empty + at.slot * 8;
+                mbarrier_wait(full + at.slot * 8, at.phase);
+                at.next();
+                const u32 low_slot = ring + at.slot * SLOT_BYTES, low_empty = empty + at.slot * 8;
+                wgmma_fence();
+                multiply(high, high_slot + consumer * BLOCK_BYTES, high_slot + A_BLOCKS * BLOCK_BYTES, 0);
+                wgmma_commit();
+                wgmma_wait<1>(); /* the cross products of the step before have read their slots */
+                if (k > 0 && lane == 0) {
+                    mbarrier_arrive(previous_high);
+                    mbarrier_arrive(previous_low);
+                }
+                previous_high = high_empty;
+                previous_low = low_empty;
+                mbarrier_wait(full + at.slot * 8, at.phase);
+                at.next();
+                wgmma_fence();
+                multiply(cross, high_slot + consumer * BLOCK_BYTES, low_slot + A_BLOCKS * BLOCK_BYTES, k);
+                multiply(cross, low_slot + consumer * BLOCK_BYTES, high_slot + A_BLOCKS * BLOCK_BYTES, 1);
+                wgmma_commit();
+                wgmma_wait<1>();
+#pragma unroll
+                for (int e = 0; e < HALF_TILE; ++e)
+                    sums[e] += high[e];
+            }
+            wgmma_wait<0>();
+            if (steps > 0) {
+                if (lane == 0) {
+                    mbarrier_arrive(previous_high);
+                    mbarrier_arrive(previous_low);
+                }
+#pragma unroll
+                for (int e = 0; e < HALF_TILE; ++e)
+                    sums[e] = fmaf(cross[e], 1.0f / LOW_SCALE, sums[e]);
+            }
             ${epilogue}
         }
     }
