@@ -282,6 +282,13 @@ static void test_unordered_exchange(void **state) {
     exchange_faults("cluster_exchange.cu", "exchange", FILL("barrier", ""), PARTS("cluster_exchange.cu:"));
 }
 
+/* The sender's memory goes while the copy from it is under way. */
+static void test_exit_while_copy_reads(void **state) {
+    (void)state;
+    exchange_faults("cluster_exchange.cu", "exchange", FILL("last", ""),
+                    PARTS("bulk copy", "reads the shared memory of block", "has exited", "cluster_exchange.cu:"));
+}
+
 static void test_exit_while_peer_reads(void **state) {
     (void)state;
     exchange_faults(
@@ -422,6 +429,7 @@ int main(void) {
         cmocka_unit_test(test_multicast_unsynchronised),
         cmocka_unit_test(test_barrier_of_another_block),
         cmocka_unit_test(test_unordered_exchange),
+        cmocka_unit_test(test_exit_while_copy_reads),
         cmocka_unit_test(test_exit_while_peer_reads),
         cmocka_unit_test(test_peek),
         cmocka_unit_test(test_wait_without_arrival),

@@ -2,6 +2,7 @@
  * memory by its address (ld.shared, st.shared and their shared::cluster forms). */
 #include <stdio.h>
 
+#include "cluster.h"
 #include "core.h"
 #include "shadow.h"
 
@@ -97,6 +98,8 @@ static unsigned char *resolve(emu_thread *thread, uint32_t shared, uint32_t byte
         emu_fault(thread, origin, "%s of %u bytes of shared memory at 0x%x, which is not a multiple of that",
                   write ? "write" : "read", bytes, shared);
     emu_block *block = emu_shared_resolve(thread, shared, bytes, &offset, origin);
+    if (block != thread->block)
+        emu_cluster_reach(thread, block, origin);
     emu_shared_access(thread, block, offset, bytes, write, origin);
     return block->shared + offset;
 }

@@ -152,6 +152,7 @@ typedef struct bulk_target {
 typedef struct bulk_load {
     emu_async async;
     const unsigned char *from; /* global memory, or the issuing block's shared memory */
+    bool shared;
     uint32_t offset, bytes;
     emu_effect *read;
     uint32_t count;
@@ -160,6 +161,12 @@ typedef struct bulk_load {
 
 static void load_run(emu_async *operation) {
     bulk_load *load = (bulk_load *)operation;
+    const emu_block *issuer = operation->block;
+    if (load->shared && issuer->live == 0)
+        emu_fault_at(issuer->launch, &operation->site,
+                     "%s reads the shared memory of block (%u,%u,%u), which has exited; it must wait until the copy is "
+                     "over (barrier.cluster, after the receiver's wait)",
+                     operation->what, issuer->index[0], issuer->index[1], issuer->index[2]);
     for (uint32_t i = 0; i < load->count; i++) {
         bulk_target *to = &load->to[i];
         memcpy(to->block->shared + load->offset, load->from, load->bytes);
@@ -247,6 +254,7 @@ void emu_api_bulk_copy_cluster(emu_u32 to, emu_u32 from, emu_u32 bytes, emu_u32 
                   target->rank, barrier_block->rank);
     bulk_load *load = load_new(thread, what, bytes, origin);
     load->from = source->shared + from_offset;
+    load->shared = true;
     emu_shared_effect(&load->async.view, load->read, source, from_offset, bytes, false);
     add_target(thread, load, target, to_offset, barrier_offset, origin);
     emu_async_post(&load->async);

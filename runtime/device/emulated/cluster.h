@@ -4,8 +4,8 @@
 
 #include "emulator.h"
 
-/* The thread touches shared memory of another block of its cluster. That block must not end before it is known to be
- * over: checked at its end. */
+/* The thread itself (not an operation that it issues) touches shared memory of another block of its cluster, or arrives
+ * at its mbarrier. That block must not end before it is known to be over: checked at its end. */
 void emu_cluster_reach(emu_thread *thread, const emu_block *block, uintptr_t origin);
 
 /* Has griddepcontrol.wait been executed by the thread, or by one of its cluster whose doing so is known to it? */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster.h"
 #include "core.h"
 #include "sm90.h"
 
@@ -272,6 +273,8 @@ static void end_phase_if_due(emu_mbarrier *barrier) {
 }
 
 static void expect(emu_mbarrier *barrier, emu_thread *thread, uint32_t bytes, uintptr_t origin) {
+    if (barrier->block != thread->block)
+        emu_cluster_reach(thread, barrier->block, origin);
     if (bytes > MOST_BYTES || barrier->bytes + (int32_t)bytes > MOST_BYTES) {
         char state[TEXT];
         state_text(barrier, state, sizeof state);

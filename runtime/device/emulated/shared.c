@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cluster.h"
 #include "core.h"
 #include "shadow.h"
 
@@ -166,8 +165,6 @@ emu_block *emu_shared_resolve(emu_thread *thread, uint32_t address, uint32_t byt
                   "shared-memory address 0x%x is of block %u of the cluster, all of whose threads have exited; it must "
                   "wait for its peers (barrier.cluster) before it ends",
                   address, rank);
-    if (block != thread->block)
-        emu_cluster_reach(thread, block, origin);
     return block;
 }
 
