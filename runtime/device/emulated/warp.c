@@ -247,7 +247,7 @@ static void come(emu_thread *thread, uint32_t id, uint32_t threads, bool wait, u
                                .origin = origin,
                                .all = threads == 0,
                                .wait = wait};
-    uint32_t mask = lanes_of(thread) & ~lanes_that(emu_warp_first(thread), ~0u, EMU_EXITED);
+    uint32_t mask = lanes_of(thread) & ~lanes_that(emu_warp_first(thread), lanes_of(thread), EMU_EXITED);
     emu_warp_meet(thread, mask, wait ? "bar.sync" : "bar.arrive", false, &request, arrive, origin);
     named_barrier *barrier = &block->barriers->named[id];
     if (wait && barrier->rounds == request.round)
