@@ -56,12 +56,14 @@ static mlpbwd_status run(const char *folder, const cc_command *command, int arch
     snprintf(prefix, sizeof prefix, "-ffile-prefix-map=%s=.", folder);
     snprintf(define, sizeof define, "-DMLPBWD_CAPABILITY=%d", architecture * 10);
     /* -w: warnings are for NVRTC's language, not for what the headers make of it. Products and sums are fused where the
-     * processor can, as on the GPU; no C++ library, no thread sanitizer's library. */
+     * processor can, as on the GPU; no C++ library, no thread sanitizer's library. Reports need lines, not where
+     * variables are. */
     const char *arguments[32] = {"-x",
                                  "c++",
                                  "-std=gnu++17",
                                  "-O1",
                                  "-g",
+                                 "-fno-var-tracking",
                                  "-w",
                                  "-fPIC",
                                  "-shared",
@@ -73,7 +75,7 @@ static mlpbwd_status run(const char *folder, const cc_command *command, int arch
                                  "-fno-math-errno",
                                  define,
                                  prefix};
-    size_t count = 16;
+    size_t count = 17;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("fma"))
         arguments[count++] = "-mfma";

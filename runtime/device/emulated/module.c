@@ -60,7 +60,7 @@ static int read_layout(struct dl_phdr_info *info, size_t size, void *user) {
 /* Binds the module to the emulator and finds its shared memory, which is its thread-local memory. */
 static mlpbwd_status bind_module(emulated_module *module, mlp_message *why) {
     unsigned char *(*window)(void);
-    void (*bind)(const struct emu_api *api, size_t window_start, size_t shared_bytes);
+    struct emu_api *(*bind)(size_t window_start, size_t shared_bytes);
     if (!find_symbol(module, "mlpbwd_window", &window) || !find_symbol(module, "mlpbwd_bind", &bind) ||
         !find_symbol(module, "mlpbwd_shared_range", &module->code.shared_range))
         return mlp_fail(why, MLPBWD_DATABASE_ERROR, "the shared object is not of the compiler \"emulated\"");
@@ -72,7 +72,7 @@ static mlpbwd_status bind_module(emulated_module *module, mlp_message *why) {
     layout found = {.base = map->l_addr};
     dl_iterate_phdr(read_layout, &found);
     size_t window_start = (size_t)(dynamic - first);
-    bind(&emu_api_table, window_start, found.tls_bytes);
+    *bind(window_start, found.tls_bytes) = emu_api_table;
     unsigned char *range, *again;
     size_t dynamic_bytes, range_bytes;
     module->code.shared_range(&range, &range_bytes, &again, &dynamic_bytes);

@@ -6,6 +6,13 @@
 #define MLPBWD_EMULATED 1
 #define __CUDA_ARCH__ MLPBWD_CAPABILITY /* 900 for 9.0; told by the compiler's command line */
 
+/* Functions whose loads and stores are not reported. Clang would report at least their beginning. */
+#ifdef __clang__
+#define MLPBWD_UNSEEN no_sanitize("thread"), no_sanitize("undefined"), disable_sanitizer_instrumentation
+#else
+#define MLPBWD_UNSEEN no_sanitize("thread"), no_sanitize("undefined")
+#endif
+
 /* ---- the table of the emulator, filled by mlpbwd_bind (entry.hpp) ---- */
 
 extern "C" {
@@ -75,11 +82,11 @@ MLPBWD_VECTORS(double, double, 8)
 
 struct dim3 {
     unsigned x, y, z;
-    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
+    __INLINE constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
     }
-    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {
+    __INLINE constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {
     }
-    constexpr operator uint3() const {
+    __INLINE constexpr operator uint3() const {
         return {x, y, z};
     }
 };
@@ -88,7 +95,7 @@ struct dim3 {
 
 namespace emulated {
 /* Does not change while a thread runs: asked once a function. */
-static __attribute__((const, noinline, no_sanitize("thread"))) unsigned builtin(int which) {
+static __attribute__((const, noinline, MLPBWD_UNSEEN)) unsigned builtin(int which) {
     return mlpbwd_api.builtin(which);
 }
 template <int WHICH> struct Coordinate {
