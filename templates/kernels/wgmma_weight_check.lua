@@ -1,0 +1,1 @@
+return import("lib/weight_prepare.lua").check()
