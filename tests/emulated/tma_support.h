@@ -106,4 +106,29 @@ static inline void run_right(test_kernel *kernel, const char *entry, const kerne
         fail_msg("%s: %s", entry, why.text);
 }
 
+/* ---- mistakes ---- */
+
+/* A kernel of the file with the holes filled so; NULL: right. Ends with kernel_free. */
+static inline test_kernel *load_with(const char *file, const kernel_fill *changed) {
+    mlp_message why = {""};
+    test_kernel *kernel = load_changed(places[0].device, file, changed, NULL, &why);
+    if (!kernel)
+        fail_msg("%s", why.text);
+    return kernel;
+}
+
+/* The launch must end with a fault whose report has all of these. */
+static inline void must_fault(test_kernel *kernel, const char *entry, const kernel_dims *dims, void **arguments,
+                              const char *const *parts) {
+    mlp_message why = {""};
+    mlpbwd_status status = kernel_run(kernel, entry, dims, arguments, &why);
+    if (status != MLPBWD_DEVICE_ERROR)
+        fail_msg("%s: status %d, no fault was found", entry, (int)status);
+    for (; *parts; parts++)
+        if (!strstr(why.text, *parts))
+            fail_msg("%s: the report does not say \"%s\": %s", entry, *parts, why.text);
+}
+#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define FILL(name, value) ((const kernel_fill[]){{name, value}, {NULL, NULL}})
+
 #endif
