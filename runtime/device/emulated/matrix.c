@@ -31,7 +31,7 @@ static const matrix_request *whole(emu_thread *first, void *const requests[EMU_W
     for (unsigned lane = 0; lane < EMU_WARP; lane++) {
         const matrix_request *other = requests[lane];
         if (!other)
-            emu_fault(first, one->origin, "%s by a warp of %u threads; it needs 32", name, lane);
+            emu_fault(first, one ? one->origin : 0, "%s by a warp of %u threads; it needs 32", name, lane);
         if (other->matrices != one->matrices || other->transpose != one->transpose)
             emu_fault(&first[lane], other->origin, "%s: lanes of one warp execute different forms of it", name);
     }
@@ -160,7 +160,7 @@ static void multiply(emu_thread *first, void *const requests[EMU_WARP]) {
     for (unsigned lane = 0; lane < EMU_WARP; lane++) {
         const mma_request *other = requests[lane];
         if (!other)
-            emu_fault(first, form->origin, "mma.sync by a warp of %u threads; it needs 32", lane);
+            emu_fault(first, form ? form->origin : 0, "mma.sync by a warp of %u threads; it needs 32", lane);
         if (other->type != form->type)
             emu_fault(&first[lane], other->origin, "mma.sync: lanes of one warp execute different forms of it");
     }
@@ -178,7 +178,7 @@ static void multiply(emu_thread *first, void *const requests[EMU_WARP]) {
             to[reg] = (float)(to[reg] + d[at.row][at.column]);
         }
     }
-    first->block->launch->multiplies += MMA_M * MMA_N * MMA_K;
+    first->block->launch->multiplies += (uint64_t)MMA_M * MMA_N * MMA_K;
 }
 
 void emu_api_mma_m16n8k16(float *d, const emu_u32 *a, emu_u32 b0, emu_u32 b1, int type) {

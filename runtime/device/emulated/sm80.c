@@ -96,7 +96,7 @@ static emu_effect *effect_of(emu_thread *thread, copy_group *group, uintptr_t or
     for (size_t i = group->sealed; i < group->effect_count; i++)
         if (group->effects[i]->site.origin == origin)
             return group->effects[i];
-    group->effects = grown(group->effects, group->effect_count, &group->effect_capacity, sizeof group->effects[0]);
+    group->effects = grown(group->effects, group->effect_count, &group->effect_capacity, sizeof(emu_effect *));
     return group->effects[group->effect_count++] = emu_effect_new(thread, true, "cp.async", origin);
 }
 
@@ -181,8 +181,7 @@ void emu_api_cp_async_wait(emu_u32 pending) {
     copy_groups *groups = groups_of(thread);
     if (groups->committed > pending)
         emu_async_flush(thread->block->launch, groups);
-    while (groups->committed > pending) {
-        copy_group *group = groups->first;
+    for (copy_group *group; (group = groups->first) != NULL && groups->committed > pending;) {
         for (size_t i = 0; i < group->effect_count; i++)
             retire(thread, group->effects[i]);
         groups->first = group->next;

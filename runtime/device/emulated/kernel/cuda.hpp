@@ -66,9 +66,9 @@ alignas(1024) thread_local unsigned char shared_memory[232448];
         return {x, y, z, w};                                                                                           \
     }
 #define MLPBWD_VECTORS(name, element, size)                                                                            \
-    MLPBWD_VECTOR2(name, element, (size) * 2)                                                                          \
+    MLPBWD_VECTOR2(name, element, (size)*2)                                                                            \
     MLPBWD_VECTOR3(name, element)                                                                                      \
-    MLPBWD_VECTOR4(name, element, (size) * 4 < 16 ? (size) * 4 : 16)
+    MLPBWD_VECTOR4(name, element, (size)*4 < 16 ? (size)*4 : 16)
 MLPBWD_VECTORS(char, signed char, 1)
 MLPBWD_VECTORS(uchar, unsigned char, 1)
 MLPBWD_VECTORS(short, short, 2)

@@ -1,7 +1,6 @@
 /* What the compiler's thread sanitizer calls before a load or store, and the copies that it leaves to the C library.
  * Nothing here may be instrumented. */
-#define MLPBWD_HOOK                                                                                                    \
-    __attribute__((visibility("hidden"), MLPBWD_UNSEEN, noinline, used))
+#define MLPBWD_HOOK __attribute__((visibility("hidden"), MLPBWD_UNSEEN, noinline, used))
 
 /* Under names of our own, because compilers know the real ones with types of theirs. */
 #define MLPBWD_NAMED(name) __asm__(#name)

@@ -43,8 +43,8 @@ template <int PENDING> static __INLINE void wgmma_wait() {
     mlpbwd_api.wgmma_wait(PENDING);
 }
 
-/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major, and
- * beside a transposed (MN-major) one. */
+/* D[64, 2 * R] (+)= A * B. From shared memory B is MN-major, A where TRANSPOSE_A; beside A in registers B is K-major,
+ * and beside a transposed (MN-major) one. */
 #define MLPBWD_WGMMA(name, type)                                                                                       \
     template <int TRANSPOSE_A, int R>                                                                                  \
     static __INLINE void wgmma_##name(float(&d)[R], unsigned long long a, unsigned long long b, int accumulate) {      \
