@@ -4,6 +4,7 @@ ${ptx_sm90}
 ${raster}
 ${scale}
 ${gelu}
+${convert}
 /* C[M,N] = A * B on wgmma, 16-bit operands, fp32 sums. Operands lie in memory as 64 x 64 blocks of 8 KiB, each in the
  * 128-byte swizzle that wgmma reads (convert_blocked.cuh): one bulk copy brings blocks into a stage as they are, with
  * no tensor map, and the same copy serves as K-major and as MN-major operand. Persistent: warpgroup 0 loads, the others
@@ -14,10 +15,15 @@ constexpr bool PING_PONG = ${ping_pong};
 constexpr int TILE_M = (PING_PONG ? 1 : CONSUMERS) * TILES_M * 64;
 constexpr int STAGES = ${stages}, THREADS = 128 * (CONSUMERS + 1), BLOCK_BYTES = 8192;
 constexpr int A_BLOCKS = TILE_M / 64, B_BLOCKS = TILE_N / 64, STAGE_BYTES = (A_BLOCKS + B_BLOCKS) * BLOCK_BYTES;
+constexpr bool SPLIT = ${split}; /* K in parts */
 constexpr bool A_K_MAJOR = ${a_k_major};
 
 struct Barriers {
     u64 full[STAGES], empty[STAGES];
+    Factor unscale; /* of sums: kept here, not in registers */
+    float rescale;  /* from sums to grad_intermediate's 16 bits */
+    u32 *largest;   /* of grad_intermediate's scale */
+    ${conversions}
 };
 
 struct Ring {
@@ -66,14 +72,30 @@ __device__ __forceinline__ int blocks_inside(int blocks, int first, int most) {
     return min(blocks - first, most);
 }
 
+/* A piece of work is a tile and its part of K. These are computed anew each time: as loop invariants they would hold
+ * registers throughout the main loop. */
+__device__ __forceinline__ int first_k_of(int work, int tiles, int part, int blocks_k) {
+    return SPLIT ? min(work / compute_here(tiles) * part, blocks_k) : 0;
+}
+__device__ __forceinline__ int steps_of(int work, int tiles, int part, int blocks_k) {
+    return SPLIT ? min(part, blocks_k - first_k_of(work, tiles, part, blocks_k)) : blocks_k;
+}
+__device__ __forceinline__ void tile_of(int work, int tiles, int group_m, int tiles_m, int tiles_n, int &tile_m, int &tile_n) {
+    u32 m, n; /* unsigned division is cheaper */
+    raster<u32>(SPLIT ? work % compute_here(tiles) : work, compute_here(group_m), tiles_m, compute_here(tiles_n), m, n);
+    tile_m = (int)m;
+    tile_n = (int)n;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wgmma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a,
-               const Scale *scale_b, ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option,
-               int group_m, int split_k, int work_count) {
+               const Scale *scale_b, ${epilogue_parameters} ${convert_parameters} int tokens, int hidden_size, int intermediate_size, int option,
+               int group_m, int split_k, int work_count, int tiles_m, int tiles_n, int part) {
     const int M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     __shared__ Barriers barriers;
-    const int warpgroup = threadIdx.x / 128;
+    /* by shuffle, so that the compiler knows that a warp agrees on it and keeps the loops' state in uniform registers */
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const u32 ring = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
@@ -81,13 +103,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             mbarrier_init(empty + stage * 8, PING_PONG ? 4 : CONSUMERS * 4);
         }
         mbarrier_init_fence();
+        ${convert_setup}
+        if (work_count > 0) {
+            const int exponent_ab = exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT);
+            barriers.unscale = make_factor(-exponent_ab);
+            ${setup}
+        }
     }
     __syncthreads();
 
     /* counts of blocks and tiles fit 32 bits: a plan whose work_count does not is refused */
-    const int blocks_m = (int)ceil_div(M, 64), blocks_n = N / 64, blocks_k = (int)ceil_div(K, 64);
-    const int tiles_m = (int)ceil_div(M, TILE_M), tiles_n = (int)ceil_div(N, TILE_N), tiles = tiles_m * tiles_n;
-    const int part = (int)ceil_div(blocks_k, split_k);
+    const int blocks_m = (M + 63) / 64, blocks_n = N / 64, blocks_k = (K + 63) / 64;
+    const int tiles = tiles_m * tiles_n;
+    (void)split_k;
     Ring at = {0, 0};
     if (warpgroup == 0) {
         registers_decrease<${producer_registers}>();
@@ -95,43 +123,49 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             fence_proxy_async_global();
             for (int work = blockIdx.x; work < work_count; work += gridDim.x) {
                 int tile_m, tile_n;
-                raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
-                const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
+                tile_of(work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+                const int first_k = first_k_of(work, tiles, part, blocks_k);
                 const int block_m = tile_m * A_BLOCKS, block_n = tile_n * B_BLOCKS;
                 const int count_a = blocks_inside(blocks_m, block_m, A_BLOCKS), count_b = blocks_inside(blocks_n, block_n, B_BLOCKS);
-                for (int k = first_k; k < last_k; ++k) {
+                /* a K block on is one block further in a K-major operand, a row of blocks further in an MN-major one */
+                const char *from_a = (const char *)a + (A_K_MAJOR ? (i64)block_m * blocks_k + first_k : (i64)first_k * blocks_m + block_m) * BLOCK_BYTES;
+                const char *from_b = (const char *)b + ((i64)first_k * blocks_n + block_n) * BLOCK_BYTES;
+#pragma unroll 1
+                for (int left = steps_of(work, tiles, part, blocks_k); left > 0; --left) {
                     const u32 stage = ring + at.stage * STAGE_BYTES, barrier = full + at.stage * 8;
                     mbarrier_wait(empty + at.stage * 8, at.phase ^ 1);
                     mbarrier_arrive_expect(barrier, (count_a + count_b) * BLOCK_BYTES);
                     if (A_K_MAJOR) {
-                        for (int i = 0; i < count_a; ++i)
-                            bulk_load(stage + i * BLOCK_BYTES, a + ((i64)(block_m + i) * blocks_k + k) * 4096, BLOCK_BYTES, barrier);
+#pragma unroll
+                        for (int i = 0; i < A_BLOCKS; ++i)
+                            if (i < count_a)
+                                bulk_load(stage + i * BLOCK_BYTES, from_a + (i64)blocks_k * (i * BLOCK_BYTES), BLOCK_BYTES, barrier);
                     } else {
-                        bulk_load(stage, a + ((i64)k * blocks_m + block_m) * 4096, count_a * BLOCK_BYTES, barrier);
+                        bulk_load(stage, from_a, count_a * BLOCK_BYTES, barrier);
                     }
-                    bulk_load(stage + A_BLOCKS * BLOCK_BYTES, b + ((i64)k * blocks_n + block_n) * 4096, count_b * BLOCK_BYTES, barrier);
+                    bulk_load(stage + A_BLOCKS * BLOCK_BYTES, from_b, count_b * BLOCK_BYTES, barrier);
+                    from_a += A_K_MAJOR ? BLOCK_BYTES : (i64)blocks_m * BLOCK_BYTES;
+                    from_b += (i64)blocks_n * BLOCK_BYTES;
                     at.next();
                 }
             }
         }
+        ${convert_beside}
     } else {
         registers_increase<${consumer_registers}>();
         const int consumer = warpgroup - 1, rows_of = PING_PONG ? 0 : consumer * TILES_M, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-        const int exponent_a = exponent_in_force(scale_a, ${lowest_a}), exponent_b = exponent_in_force(scale_b, LOWEST_INPUT);
-        const Factor unscale = make_factor(-(exponent_a + exponent_b));
-        int turn = 0;
-        if (PING_PONG && consumer == 1)
-            give_turn(consumer); /* the first tile is the other's */
+        if (PING_PONG && consumer == 1) { /* the first tile is the other's */
+            give_turn(consumer);
+            at.skip(steps_of(blockIdx.x, tiles, part, blocks_k));
+        }
+        const u64 first_a = matrix_descriptor(ring + rows_of * BLOCK_BYTES, BLOCK_BYTES, 1024);
+        const u64 first_b = matrix_descriptor(ring + A_BLOCKS * BLOCK_BYTES, BLOCK_BYTES, 1024);
         constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
-        for (int work = blockIdx.x; work < work_count; work += gridDim.x) {
+#pragma unroll 1
+        for (int work = blockIdx.x + (PING_PONG ? consumer * gridDim.x : 0); work < work_count; work += compute_here(gridDim.x)) {
             int tile_m, tile_n;
-            raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
-            const int first_k = min(work / tiles * part, blocks_k), last_k = min(first_k + part, blocks_k);
-            const int steps = last_k - first_k;
-            if (PING_PONG && turn++ % CONSUMERS != consumer) { /* the other consumer's tile */
-                at.skip(steps);
-                continue;
-            }
+            tile_of(work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+            const int steps = steps_of(work, tiles, part, blocks_k);
             float sums[TILES_M][TILE_N / 2];
             if (steps == 0) {
 #pragma unroll
@@ -147,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
             for (int k = 0; k < steps; ++k) {
                 mbarrier_wait(full + at.stage * 8, at.phase);
-                const u32 stage = ring + at.stage * STAGE_BYTES;
+                const u64 stage_a = matrix_further(first_a, at.stage * STAGE_BYTES), stage_b = matrix_further(first_b, at.stage * STAGE_BYTES);
                 wgmma_fence();
 #pragma unroll
                 for (int step = 0; step < 4; ++step)
@@ -155,8 +189,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     for (int i = 0; i < TILES_M; ++i)
                         wgmma_${operand_type}<!A_K_MAJOR>(
                             sums[i],
-                            matrix_descriptor(stage + (rows_of + i) * BLOCK_BYTES + step * STEP_A, BLOCK_BYTES, 1024),
-                            matrix_descriptor(stage + A_BLOCKS * BLOCK_BYTES + step * 2048, BLOCK_BYTES, 1024), k + step > 0);
+                            matrix_further(stage_a, i * BLOCK_BYTES + step * STEP_A),
+                            matrix_further(stage_b, step * 2048), k + step > 0);
                 wgmma_commit();
                 wgmma_wait<1>(); /* the previous stage has been read */
                 if (k > 0 && lane == 0)
@@ -164,12 +198,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 previous = empty + at.stage * 8;
                 at.next();
             }
-            if (PING_PONG && work + (int)gridDim.x < work_count)
+            if (PING_PONG && work + compute_here(gridDim.x) < work_count)
                 give_turn(consumer);
             wgmma_wait<0>();
             if (steps > 0 && lane == 0)
                 mbarrier_arrive(previous);
             ${epilogue}
+            if (PING_PONG) { /* the other consumer's tile */
+                work += compute_here(gridDim.x);
+                at.skip(steps_of(work, tiles, part, blocks_k));
+            }
         }
     }
 }

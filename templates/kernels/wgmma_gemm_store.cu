@@ -1,5 +1,6 @@
 /* fp32 result straight from the fragments: four lanes write one 32-byte sector. */
         (void)option;
+        const Factor unscale = barriers.unscale;
         float *target = ${store_target};
 #pragma unroll
         for (int i = 0; i < TILES_M; ++i)

@@ -68,7 +68,7 @@ function M.values(c, store, dgelu, part)
 end
 
 -- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself, tail: launch expressions of further integer
--- arguments
+-- arguments, beside: function of the attempt that gives the arguments of what the dGELU launches also do
 function M.launches(c, geometry, layout)
   local function launch(rest, option)
     local arguments = { { name = "a" .. layout }, { name = "b" .. layout }, { name = "scale_a" }, { name = "scale_b" } }
@@ -85,8 +85,10 @@ function M.launches(c, geometry, layout)
     return split_k.launches(c, launch)
   end
   local function attempt(number)
-    return launch({ { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
-      { name = "column_partials" }, { i32 = tostring(number) } }, "ACTIVATION")
+    local rest = { { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
+      { name = "column_partials" }, { i32 = tostring(number) } }
+    local beside = geometry.beside and geometry.beside(number) or {}
+    return launch(table.move(beside, 1, #beside, #rest + 1, rest), "ACTIVATION")
   end
   return { attempt(0), attempt(1) }
 end

@@ -121,6 +121,25 @@ function M.overlap(family)
   }
 end
 
+-- for families whose fc2_dgrad kernel converts beside its product
+function M.beside(family)
+  local gemm = M.gemms(family.layout)
+  for name, bound in pairs(over(operands.rest, { "", "_16", "_scale" })) do
+    gemm.fc2_dgrad.bind[name] = bound
+  end
+  return {
+    name = family.name .. "_beside",
+    doc = "as speculative, but what fc2_dgrad does not read is converted by spare warps of its own launch",
+    needs = family.needs, accuracies = { "tf32", "bf16" }, rank = family.rank + 3, buffers = M.buffers(family.blocked),
+    steps = {
+      M.scale("scale_sample"), M.convert("convert_first", family.convert .. "first", operands.first),
+      M.rescale("rescale_first", family.rescale .. "first", operands.first),
+      gemm.fc2_dgrad, M.rescale("rescale_rest", family.rescale .. "rest", operands.rest),
+      gemm.fc2_wgrad, gemm.fc1_dgrad, gemm.fc1_wgrad, M.bias_reduce(),
+    },
+  }
+end
+
 M.mma = { name = "mma", needs = { "mma_sync" }, layout = "", blocked = false, convert = "convert_", rescale = "rescale_", rank = 20 }
 M.wgmma = { name = "wgmma", needs = { "wgmma" }, layout = "_blocks", blocked = true, convert = "convert_blocked_",
   rescale = "rescale_blocked_", rank = 10 }

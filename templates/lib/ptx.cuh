@@ -1,6 +1,11 @@
 /* Inline PTX lives only here, one wrapper an instruction, so that a CPU emulation can give each another body.
  * Semantics: PTX ISA, the section named beside each. */
 #ifndef MLPBWD_EMULATED
+/* no instruction: what is computed from the result is not computed ahead of this place, where it would hold registers */
+__device__ __forceinline__ int compute_here(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
 /* 9.7.9.20 cvta */
 __device__ __forceinline__ u32 shared_address(const void *pointer) {
     u64 address;

@@ -14,11 +14,12 @@ __device__ __forceinline__ void mbarrier_arrive(u32 barrier) {
 __device__ __forceinline__ void mbarrier_arrive_expect(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+/* the time is the longest that a try may sleep, in ns: without it waiting warps poll */
 __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, 1000000;\n"
                  "@done bra.uni finished;\n"
                  "bra.uni again;\n"
                  "finished:\n"
@@ -72,4 +73,8 @@ template <int TRANSPOSE_A> __device__ __forceinline__ void wgmma_${type}(float (
 /* 9.7.15.5.1.2.2 matrix descriptor, 128-byte swizzle: start address, leading and stride offsets in 16-byte units */
 __device__ __forceinline__ u64 matrix_descriptor(u32 shared, u32 leading_bytes, u32 stride_bytes) {
     return (u64)((shared & 0x3ffff) >> 4) | (u64)(leading_bytes >> 4) << 16 | (u64)(stride_bytes >> 4) << 32 | (u64)1 << 62;
+}
+/* the descriptor of what lies `bytes` further, within the first 256 KiB that addresses reach */
+__device__ __forceinline__ u64 matrix_further(u64 descriptor, u32 bytes) {
+    return (descriptor & 0xffffffff00000000ull) | (u32)((u32)descriptor + (bytes >> 4));
 }

@@ -1,0 +1,5 @@
+if (threadIdx.x >= 32) {
+            constexpr int WARPS = ${warps}, FLIGHT = ${flight};
+            const int warp = threadIdx.x / 32 - 1;
+            convert_beside<FLIGHT>(barriers.conversions, blockIdx.x * WARPS + warp, gridDim.x * WARPS, shared_memory, ${at} + warp * FLIGHT * 512);
+        }

@@ -1,0 +1,1 @@
+        set_conversion(barriers.conversions[${index}], ${tensor}, ${tensor}_16, ${tensor}_scale, ${rows}, ${columns}, pieces);
