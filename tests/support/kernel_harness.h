@@ -40,5 +40,7 @@ typedef struct harness_case {
  * inputs untouched, outputs within tolerance_check, both runs bit for bit equal. False: sentence says what was wrong.
  */
 bool harness_check(harness *h, const char *plan, const harness_case *c, char *sentence, size_t capacity);
+/* One output (OUT_...) of the last check, in host memory until the next one; only if that check was good. */
+const float *harness_output(const harness *h, int output);
 
 #endif
