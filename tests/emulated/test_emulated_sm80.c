@@ -93,10 +93,12 @@ static void draw_operands(operands *o, bool bf16) {
         o->b[i / N][i % N] = draw(&seed, bf16, &o->b_value[i / N][i % N]);
 }
 
-static test_kernel *load(const char *device, const char *text) {
+/* Takes the text over. */
+static test_kernel *load(const char *device, char *text) {
     mlp_message why = {""};
     mlpbwd_status status;
     test_kernel *kernel = kernel_load(device, "product.cu", text, &status, &why);
+    free(text);
     if (!kernel && (status == MLPBWD_NO_DEVICE || (status == MLPBWD_UNSUPPORTED && device == real))) {
         print_message("%s\n", why.text);
         skip();
@@ -134,8 +136,7 @@ static void check_product(const operands *o, float c[M][N]) {
 static void check_products(const char *device) {
     static const variant *const variants[] = {&right_f16, &right_bf16};
     for (int bf16 = 0; bf16 < 2; bf16++) {
-        char *text = product_text(variants[bf16]);
-        test_kernel *kernel = load(device, text);
+        test_kernel *kernel = load(device, product_text(variants[bf16]));
         operands o;
         float c[M][N];
         mlp_message why = {""};
@@ -144,7 +145,6 @@ static void check_products(const char *device) {
             fail_msg("%s", why.text);
         check_product(&o, c);
         kernel_free(kernel);
-        free(text);
     }
 }
 
@@ -171,8 +171,7 @@ static void test_orders(void **state) {
 static void test_zero_fill(void **state) {
     variant v = right_f16;
     v.b_bytes = "6";
-    char *text = product_text(&v);
-    test_kernel *kernel = load(*state, text);
+    test_kernel *kernel = load(*state, product_text(&v));
     operands o;
     float c[M][N];
     mlp_message why = {""};
@@ -184,7 +183,6 @@ static void test_zero_fill(void **state) {
         fail_msg("%s", why.text);
     check_product(&o, c);
     kernel_free(kernel);
-    free(text);
 }
 
 /* ---- mistakes ---- */
@@ -196,8 +194,7 @@ static void expect_words(const char *report, const char *const *words) {
 }
 
 static void expect_report(const variant *v, const char *const *words) {
-    char *text = product_text(v);
-    test_kernel *kernel = load(emulated, text);
+    test_kernel *kernel = load(emulated, product_text(v));
     operands o;
     float c[M][N];
     mlp_message why = {""};
@@ -205,7 +202,6 @@ static void expect_report(const variant *v, const char *const *words) {
     assert_int_equal(run(kernel, &o, c, &why), MLPBWD_DEVICE_ERROR);
     expect_words(why.text, words);
     kernel_free(kernel);
-    free(text);
 }
 
 static void test_mistakes(void **state) {
@@ -288,7 +284,6 @@ static mlpbwd_status run_arrival(const char *device, const char *arrive, const c
             assert_int_equal(out[i], in[127 - i]);
     }
     kernel_free(kernel);
-    free(text);
     return status;
 }
 

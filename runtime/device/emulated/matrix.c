@@ -63,16 +63,6 @@ static void store_matrices(emu_thread *first, void *const requests[EMU_WARP]) {
     }
 }
 
-/* A pipeline loads the fragments of a step that does not come: what nothing has written is NaN, and no fault yet. What
- * is still on its way is one. */
-static void read_unwritten(emu_thread *thread, emu_block *block, uint32_t offset, uintptr_t origin) {
-    emu_effect *effect = emu_effect_new(thread, false, "ldmatrix", origin);
-    effect->poison_allowed = true;
-    emu_shared_effect(emu_own_view(thread), effect, block, offset, ROW_BYTES, true);
-    emu_effect_retire(effect, block, emu_slot(thread), thread->clock);
-    emu_effect_drop(effect);
-}
-
 /* The row of a matrix whose address this lane gives: its access, for checks. */
 static unsigned char *row_at(emu_thread *thread, const char *name, uint32_t shared, int matrices, bool write,
                              uintptr_t origin) {
@@ -88,7 +78,7 @@ static unsigned char *row_at(emu_thread *thread, const char *name, uint32_t shar
     if (write || emu_bits_all(block->shadow->written, offset, ROW_BYTES))
         emu_shared_access(thread, block, offset, ROW_BYTES, write, origin);
     else
-        read_unwritten(thread, block, offset, origin);
+        emu_read_unwritten(thread, block, offset, ROW_BYTES, origin);
     return block->shared + offset;
 }
 

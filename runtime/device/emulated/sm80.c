@@ -28,6 +28,7 @@ typedef struct copy_groups {
     uint32_t committed;
     emu_view seen, view; /* view: what the thread knows, itself included; made when it knew `seen`, at `clock` */
     uint32_t clock;
+    emu_effect *reading; /* of emu_read_unwritten while it runs: a fault in it leaves it here */
 } copy_groups;
 
 typedef struct copies {
@@ -90,6 +91,16 @@ const emu_view *emu_own_view(emu_thread *thread) {
     emu_view_learn(&groups->view, emu_slot(thread), thread->clock, false);
     groups->clock = thread->clock;
     return &groups->view;
+}
+
+void emu_read_unwritten(emu_thread *thread, emu_block *block, uint32_t offset, uint32_t bytes, uintptr_t origin) {
+    copy_groups *groups = groups_of(thread);
+    emu_effect *effect = groups->reading = emu_effect_new(thread, false, "ldmatrix", origin);
+    effect->poison_allowed = true;
+    emu_shared_effect(emu_own_view(thread), effect, block, offset, bytes, true);
+    emu_effect_retire(effect, block, emu_slot(thread), thread->clock);
+    emu_effect_drop(effect);
+    groups->reading = NULL;
 }
 
 static emu_effect *effect_of(emu_thread *thread, copy_group *group, uintptr_t origin) {
@@ -270,6 +281,7 @@ static void groups_free(emu_thread *thread) {
         group_free(groups->first);
         groups->first = next;
     }
+    emu_effect_drop(groups->reading);
     emu_view_clear(&groups->seen);
     emu_view_clear(&groups->view);
     free(groups);
