@@ -312,13 +312,13 @@ static mlpbwd_status run_planted(const plant *p, mlp_message *why) {
     sm90_operands operands = sm90_operands_make(&shape);
     mlpbwd_status status;
     if (p->kernel == SM90_RING)
-        status = sm90_run_ring(text, &shape, &operands, NULL, why);
+        status = sm90_run_ring("emulated:sm_90a", text, &shape, &operands, NULL, why);
     else if (p->kernel == SM90_FRAGMENTS)
-        status = sm90_run_fragments(text, &operands, NULL, why);
+        status = sm90_run_fragments("emulated:sm_90a", text, &operands, NULL, why);
     else if (p->kernel == SM90_COPIES)
-        status = sm90_run_copies(text, values, NULL, NULL, why);
+        status = sm90_run_copies("emulated:sm_90a", text, values, NULL, NULL, why);
     else
-        status = sm90_run_cluster(text, words, NULL, why);
+        status = sm90_run_cluster("emulated:sm_90a", text, words, NULL, why);
     sm90_operands_free(&operands);
     free(text);
     return status;

@@ -20,22 +20,19 @@ static const char *const files[] = {"tests/emulated/kernels/sm90_ring.cu", "test
 
 /* ---- texts ---- */
 
-/* The holes of ptx_sm90.cuh and ptx_sm90_rs.cuh, as templates/kernels/wgmma_gemm.lua fills them. */
-char *sm90_source(enum sm90_kernel kernel, const sm90_shape *s) {
-    bool registers = kernel == SM90_FRAGMENTS;
-    int count = s->n / 2;
-    char *list = test_alloc((size_t)count * 8), *operands = test_alloc((size_t)count * 16), number[7][16],
-         fragments[64];
+/* As templates/kernels/wgmma_gemm.lua and wgmma_weight_gemm.lua fill the holes. registers: of ptx_sm90_rs.cuh. */
+static char *filled(const char *const *pieces, size_t count, const sm90_shape *s, bool registers) {
+    int d = s->n / 2, b = registers ? d + 4 : d + 1;
+    char *list = test_alloc((size_t)d * 8), *operands = test_alloc((size_t)d * 16), number[7][16], fragments[64];
     char *list_at = list, *operands_at = operands;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < d; i++) {
         list_at += sprintf(list_at, "%s%%%d", i ? ", " : "", i);
         operands_at += sprintf(operands_at, "%s\"+f\"(d[%d])", i ? ", " : "", i);
     }
-    const int values[] = {s->n,      count, count, registers ? count + 4 : count + 1, registers ? count + 5 : count + 2,
-                          count + 3, STAGES};
+    const int values[] = {s->n, d, d, b, b + 1, b + 2, STAGES};
     for (int i = 0; i < 7; i++)
         (void)snprintf(number[i], sizeof number[i], "%d", values[i]);
-    (void)snprintf(fragments, sizeof fragments, "%%%d, %%%d, %%%d, %%%d", count, count + 1, count + 2, count + 3);
+    (void)snprintf(fragments, sizeof fragments, "%%%d, %%%d, %%%d, %%%d", d, d + 1, d + 2, d + 3);
     const kernel_fill fills[] = {{"n", number[0]},
                                  {"registers", number[1]},
                                  {"a_index", number[2]},
@@ -49,15 +46,24 @@ char *sm90_source(enum sm90_kernel kernel, const sm90_shape *s) {
                                  {"type", s->bf16 ? "bf16" : "f16"},
                                  {"a_k_major", s->a_k_major ? "true" : "false"},
                                  {NULL, NULL}};
-    const char *const pieces[] = {"templates/lib/base.cuh",
-                                  "templates/lib/ptx.cuh",
-                                  "templates/lib/ptx_sm90.cuh",
-                                  registers ? "templates/lib/ptx_sm90_rs.cuh" : "templates/lib/ptx_tma.cuh",
-                                  registers ? "\n" : "templates/lib/ptx_cluster.cuh",
-                                  files[kernel]};
-    char *text = kernel_text(pieces, sizeof pieces / sizeof *pieces, fills);
+    char *text = kernel_text(pieces, count, fills);
     free(list);
     free(operands);
+    return text;
+}
+
+char *sm90_source(enum sm90_kernel kernel, const sm90_shape *s) {
+    static const char *const common[] = {"templates/lib/base.cuh", "templates/lib/ptx.cuh",
+                                         "templates/lib/ptx_sm90.cuh"};
+    const char *const fragments[] = {"templates/lib/ptx_sm90_rs.cuh", files[kernel]};
+    const char *const others[] = {"templates/lib/ptx_tma.cuh", "templates/lib/ptx_cluster.cuh", files[kernel]};
+    char *first = filled(common, 3, s, false);
+    char *second = kernel == SM90_FRAGMENTS ? filled(fragments, 2, s, true) : filled(others, 3, s, false);
+    size_t size = strlen(first) + strlen(second) + 1;
+    char *text = test_alloc(size);
+    (void)snprintf(text, size, "%s%s", first, second);
+    free(first);
+    free(second);
     return text;
 }
 
@@ -72,12 +78,17 @@ char *sm90_planted(char *text, const char *find, const char *put) {
     return changed;
 }
 
-static test_kernel *load(const char *name, const char *text) {
-    mlp_message why = {{0}};
-    mlpbwd_status status;
-    test_kernel *kernel = kernel_load("emulated:sm_90a", name, text, &status, &why);
-    if (!kernel)
-        fail_msg("%s: %s", name, why.text);
+/* NULL: *status and *why say why not. */
+static test_kernel *load(const char *device, const char *name, const char *text, mlpbwd_status *status,
+                         mlp_message *why) {
+    test_kernel *kernel = kernel_load(device, name, text, status, why);
+    if (!kernel && *status != MLPBWD_NO_DEVICE)
+        fail_msg("%s: %s", name, why->text);
+    if (kernel && kernel_device(kernel)->compute_capability != 90) {
+        kernel_free(kernel);
+        *status = mlp_fail(why, MLPBWD_NO_DEVICE, "%s has another compute capability than 9.0", device);
+        return NULL;
+    }
     return kernel;
 }
 
@@ -144,9 +155,12 @@ void sm90_operands_free(sm90_operands *o) {
 
 /* ---- runs ---- */
 
-mlpbwd_status sm90_run_ring(const char *text, const sm90_shape *s, const sm90_operands *o, float *result,
-                            mlp_message *why) {
-    test_kernel *kernel = load("sm90_ring.cu", text);
+mlpbwd_status sm90_run_ring(const char *device, const char *text, const sm90_shape *s, const sm90_operands *o,
+                            float *result, mlp_message *why) {
+    mlpbwd_status status;
+    test_kernel *kernel = load(device, "sm90_ring.cu", text, &status, why);
+    if (!kernel)
+        return status;
     size_t a_bytes = (size_t)o->m * (size_t)o->k * 2, b_bytes = (size_t)o->k * (size_t)o->n * 2;
     size_t d_bytes = (size_t)o->m * (size_t)o->n * 4;
     void *a = kernel_buffer(kernel, o->a_blocks, a_bytes), *b = kernel_buffer(kernel, o->b_blocks, b_bytes);
@@ -155,15 +169,19 @@ mlpbwd_status sm90_run_ring(const char *text, const sm90_shape *s, const sm90_op
     void *arguments[] = {&a, &b, &d, &blocks_k};
     const kernel_dims dims = {
         .grid = {(uint32_t)s->blocks}, .block = {384}, .shared_bytes = (size_t)STAGES * 8192 * (size_t)(1 + s->n / 64)};
-    mlpbwd_status status = kernel_run(kernel, "ring", &dims, arguments, why);
+    status = kernel_run(kernel, "ring", &dims, arguments, why);
     if (status == MLPBWD_OK && result)
         kernel_read(kernel, result, d, d_bytes);
     kernel_free(kernel);
     return status;
 }
 
-mlpbwd_status sm90_run_fragments(const char *text, const sm90_operands *o, float *result, mlp_message *why) {
-    test_kernel *kernel = load("sm90_fragments.cu", text);
+mlpbwd_status sm90_run_fragments(const char *device, const char *text, const sm90_operands *o, float *result,
+                                 mlp_message *why) {
+    mlpbwd_status status;
+    test_kernel *kernel = load(device, "sm90_fragments.cu", text, &status, why);
+    if (!kernel)
+        return status;
     size_t a_bytes = (size_t)o->m * (size_t)o->k * 2, b_bytes = (size_t)o->k * (size_t)o->n * 2;
     size_t d_bytes = (size_t)o->m * (size_t)o->n * 4;
     uint16_t *b_steps = test_alloc(b_bytes);
@@ -176,7 +194,7 @@ mlpbwd_status sm90_run_fragments(const char *text, const sm90_operands *o, float
     int steps = o->k / 16;
     void *arguments[] = {&a, &b, &d, &steps};
     const kernel_dims dims = {.grid = {1}, .block = {128}, .shared_bytes = b_bytes};
-    mlpbwd_status status = kernel_run(kernel, "fragments", &dims, arguments, why);
+    status = kernel_run(kernel, "fragments", &dims, arguments, why);
     if (status == MLPBWD_OK && result)
         kernel_read(kernel, result, d, d_bytes);
     kernel_free(kernel);
@@ -184,8 +202,12 @@ mlpbwd_status sm90_run_fragments(const char *text, const sm90_operands *o, float
     return status;
 }
 
-mlpbwd_status sm90_run_copies(const char *text, const float *from, float *to, float *sum, mlp_message *why) {
-    test_kernel *kernel = load("sm90_copies.cu", text);
+mlpbwd_status sm90_run_copies(const char *device, const char *text, const float *from, float *to, float *sum,
+                              mlp_message *why) {
+    mlpbwd_status status;
+    test_kernel *kernel = load(device, "sm90_copies.cu", text, &status, why);
+    if (!kernel)
+        return status;
     const size_t bytes = SM90_ELEMENTS * sizeof *from, sum_bytes = SM90_CHUNK * sizeof *sum;
     const float zeros[SM90_CHUNK] = {0};
     void *in = kernel_buffer(kernel, from, bytes), *out = kernel_buffer(kernel, NULL, bytes);
@@ -193,7 +215,7 @@ mlpbwd_status sm90_run_copies(const char *text, const float *from, float *to, fl
     int chunks = SM90_CHUNKS;
     void *arguments[] = {&in, &out, &total, &chunks};
     const kernel_dims dims = {.grid = {2}, .block = {128}, .shared_bytes = 2 * sum_bytes};
-    mlpbwd_status status = kernel_run(kernel, "copies", &dims, arguments, why);
+    status = kernel_run(kernel, "copies", &dims, arguments, why);
     if (status == MLPBWD_OK && to) {
         kernel_read(kernel, to, out, bytes);
         kernel_read(kernel, sum, total, sum_bytes);
@@ -202,8 +224,12 @@ mlpbwd_status sm90_run_copies(const char *text, const float *from, float *to, fl
     return status;
 }
 
-mlpbwd_status sm90_run_cluster(const char *text, const uint32_t *from, uint32_t *to, mlp_message *why) {
-    test_kernel *kernel = load("sm90_cluster.cu", text);
+mlpbwd_status sm90_run_cluster(const char *device, const char *text, const uint32_t *from, uint32_t *to,
+                               mlp_message *why) {
+    mlpbwd_status status;
+    test_kernel *kernel = load(device, "sm90_cluster.cu", text, &status, why);
+    if (!kernel)
+        return status;
     const size_t to_bytes = SM90_RECEIVED * sizeof *to;
     uint32_t *zeros = test_alloc(to_bytes);
     memset(zeros, 0, to_bytes);
@@ -211,7 +237,7 @@ mlpbwd_status sm90_run_cluster(const char *text, const uint32_t *from, uint32_t 
     int rounds = SM90_ROUNDS;
     void *arguments[] = {&in, &out, &rounds};
     const kernel_dims dims = {.grid = {2}, .block = {128}, .shared_bytes = 2 * sizeof *to * SM90_ROUND};
-    mlpbwd_status status = kernel_run(kernel, "pair", &dims, arguments, why);
+    status = kernel_run(kernel, "pair", &dims, arguments, why);
     if (status == MLPBWD_OK && to)
         kernel_read(kernel, to, out, to_bytes);
     kernel_free(kernel);

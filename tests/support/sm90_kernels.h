@@ -43,14 +43,17 @@ enum {
     SM90_RECEIVED = 2 * SM90_SENT + 2 * SM90_ROUND
 };
 
-/* Each runs the kernel of that text on emulated:sm_90a; status and *why as kernel_run. Results (NULL: not wanted) are
- * written on success. */
-mlpbwd_status sm90_run_ring(const char *text, const sm90_shape *shape, const sm90_operands *operands, float *d,
-                            mlp_message *why); /* d: [m][n] */
-mlpbwd_status sm90_run_fragments(const char *text, const sm90_operands *operands, float *d, mlp_message *why);
+/* Each runs the kernel of that text on the device; status and *why as kernel_run, NO_DEVICE also where it is not one of
+ * compute capability 9.0. Results (NULL: not wanted) are written on success. */
+mlpbwd_status sm90_run_ring(const char *device, const char *text, const sm90_shape *shape,
+                            const sm90_operands *operands, float *d, mlp_message *why); /* d: [m][n] */
+mlpbwd_status sm90_run_fragments(const char *device, const char *text, const sm90_operands *operands, float *d,
+                                 mlp_message *why);
 /* to, from: SM90_ELEMENTS; sum: SM90_CHUNK. */
-mlpbwd_status sm90_run_copies(const char *text, const float *from, float *to, float *sum, mlp_message *why);
+mlpbwd_status sm90_run_copies(const char *device, const char *text, const float *from, float *to, float *sum,
+                              mlp_message *why);
 /* from: SM90_SENT; to: SM90_RECEIVED. */
-mlpbwd_status sm90_run_cluster(const char *text, const uint32_t *from, uint32_t *to, mlp_message *why);
+mlpbwd_status sm90_run_cluster(const char *device, const char *text, const uint32_t *from, uint32_t *to,
+                               mlp_message *why);
 
 #endif
