@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "device/emulated/emulator.h"
 #include "kernel_variants.h"
 
 /* Small, and no multiple of any tile where the contract allows that: T has tails of 1 and 2 rows, H and I are one or
@@ -29,8 +30,11 @@ static harness *open_or_skip(const char *device) {
 }
 
 static void finish(harness *h, const test_tally *tally, int targets) {
-    print_message("%s: %d targets, %d checks, %d failures\n", harness_device(h)->id, targets, tally->checks,
-                  tally->failures);
+    const emu_totals totals = emu_totals_so_far();
+    print_message("%s: %d targets, %d checks, %d failures; so far %.3g multiply-adds of matrix operations in %llu "
+                  "launches of %.1f s together\n",
+                  harness_device(h)->id, targets, tally->checks, tally->failures, (double)totals.multiplies,
+                  (unsigned long long)totals.launches, totals.seconds);
     harness_close(h);
     assert_true(targets > 0);
     assert_int_equal(tally->failures, 0);

@@ -90,7 +90,7 @@ static inline bool launch(void (*entry)(void **arguments), uint32_t *memory, set
                            .programmatic = how.programmatic};
     const emu_options options = {.seed = how.seed, .timing = EMU_LATE, .units = 4};
     void *arguments[] = {&memory};
-    return emu_launch_run(&code, &dims, &options, arguments, fault, sizeof fault, NULL);
+    return emu_launch_run(&code, &dims, &options, arguments, fault, sizeof fault);
 }
 
 static inline void passes(void (*entry)(void **arguments), uint32_t *memory, setting how) {

@@ -195,7 +195,14 @@ struct emu_launch {
 /* Runs a grid to its end. Returns false with fault filled (also for a deadlock). The caller has checked the sizes
  * against the architecture's limits. */
 bool emu_launch_run(const emu_code *code, const emu_dims *dims, const emu_options *options, void **arguments,
-                    char *fault, size_t capacity, uint64_t *multiplies);
+                    char *fault, size_t capacity);
+
+/* What this process has emulated, so that authors of tests can size them. */
+typedef struct emu_totals {
+    uint64_t launches, multiplies; /* multiply-adds of matrix operations */
+    double seconds;                /* in launches */
+} emu_totals;
+emu_totals emu_totals_so_far(void);
 
 /* What fresh memory holds, as 32-bit words: NaN as fp32, fp16 and bf16. */
 #define EMU_POISON 0x7fa57fa5u

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core.h"
 #include "emulator.h"
@@ -336,11 +337,27 @@ static void free_places(emu_launch *launch) {
         async_free(launch->making);
 }
 
+static emu_totals totals;
+
+emu_totals emu_totals_so_far(void) {
+    pthread_mutex_lock(&one_launch);
+    emu_totals result = totals;
+    pthread_mutex_unlock(&one_launch);
+    return result;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 bool emu_launch_run(const emu_code *code, const emu_dims *dims, const emu_options *options, void **arguments,
-                    char *fault, size_t capacity, uint64_t *multiplies) {
+                    char *fault, size_t capacity) {
     uint32_t size = dims->cluster[0] * dims->cluster[1] * dims->cluster[2];
     static emu_launch launch; /* large, and longjmp leaves it alone */
     pthread_mutex_lock(&one_launch);
+    double start = seconds();
     memset(&launch, 0, sizeof launch);
     launch = (emu_launch){.code = code,
                           .dims = *dims,
@@ -366,8 +383,9 @@ bool emu_launch_run(const emu_code *code, const emu_dims *dims, const emu_option
     emu_memory_end(&launch);
     emu_clock_forget();
     snprintf(fault, capacity, "%s", launch.fault);
-    if (multiplies)
-        *multiplies = launch.multiplies;
+    totals.launches++;
+    totals.multiplies += launch.multiplies;
+    totals.seconds += seconds() - start;
     bool fine = launch.fault[0] == 0;
     current = NULL;
     pthread_mutex_unlock(&one_launch);

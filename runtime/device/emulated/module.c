@@ -250,7 +250,7 @@ mlpbwd_status emulated_launch_with(const dev_function *base, const uint32_t grid
     }
     if (status)
         return status;
-    if (emu_launch_run(&function->code, &dims, &emulated_of(context)->options, arguments, fault, sizeof fault, NULL))
+    if (emu_launch_run(&function->code, &dims, &emulated_of(context)->options, arguments, fault, sizeof fault))
         return MLPBWD_OK;
     return mlp_fail(why, MLPBWD_DEVICE_ERROR, "entry %s on %s: %s", function->entry, context->device->info.id, fault);
 }
