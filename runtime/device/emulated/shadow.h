@@ -101,7 +101,7 @@ static inline void emu_bits_set(uint8_t *bits, size_t first, size_t count, bool 
 
 /* ---- shared memory: shared.c, effects.c ---- */
 
-enum { EMU_READERS = 4, EMU_SHARED_WINDOW = 232448 /* of the kernel's headers; most a block can have on sm_90 */ };
+enum { EMU_READERS = 12, EMU_SHARED_WINDOW = 232448 /* of the kernel's headers; most a block can have on sm_90 */ };
 enum { EMU_HAS_EFFECTS = 1, EMU_TOUCHED = 2, EMU_OPAQUE_LOW = 4, EMU_OPAQUE_HIGH = 8 };
 
 /* Asynchronous effects on a chunk: the last write, and reads since then. */
