@@ -18,6 +18,9 @@ static const field_rule arch_rules[] = {
     {"rates", FIELD_TABLE},
     {"memory_bandwidth", FIELD_NUMBER},
     {"units", FIELD_INTEGER},
+    {"l2_bandwidth", FIELD_NUMBER},
+    {"l2_bytes", FIELD_NUMBER},
+    {"max_clock_mhz", FIELD_NUMBER},
 };
 static const field_rule limit_rules[] = {
     {"shared_bytes", FIELD_INTEGER | FIELD_REQUIRED},
@@ -65,7 +68,10 @@ static mlpbwd_status load_arch(gen *generator, const char *path, const char *nam
     return status;
 }
 
-static const char *const inherited_numbers[] = {"memory_bandwidth", "units"};
+/* The first NEEDED ones must be known of every architecture; the others are 0 where nobody states them. */
+static const char *const inherited_numbers[] = {"memory_bandwidth", "units", "l2_bandwidth", "l2_bytes",
+                                                "max_clock_mhz"};
+enum { NEEDED = 2, INHERITED = sizeof inherited_numbers / sizeof *inherited_numbers };
 
 /* Own fields over the parent's; the parent is resolved first. depth bounds a chain that bites its tail. */
 static mlpbwd_status inherit(gen *generator, const char *name, size_t depth, mlp_message *why) {
@@ -101,10 +107,15 @@ static mlpbwd_status inherit(gen *generator, const char *name, size_t depth, mlp
         }
         failed |= json_object_set_new(fields, tables[i], merged);
     }
-    for (size_t i = 0; i < sizeof inherited_numbers / sizeof *inherited_numbers; i++) {
+    for (size_t i = 0; i < INHERITED; i++) {
         json_t *number = json_object_get(from, inherited_numbers[i]);
-        if (number && !json_object_get(fields, inherited_numbers[i])) {
+        if (json_object_get(fields, inherited_numbers[i])) {
+            continue;
+        }
+        if (number) {
             failed |= json_object_set(fields, inherited_numbers[i], number);
+        } else if (i >= NEEDED) {
+            failed |= json_object_set_new(fields, inherited_numbers[i], json_integer(0));
         }
     }
     failed |= json_object_set_new(fields, "resolved", json_true());
@@ -122,7 +133,7 @@ static mlpbwd_status check_resolved(const char *name, json_t *fields, mlp_messag
         status = values_check(json_object_get(fields, "rates"), label, rate_rules,
                               sizeof rate_rules / sizeof *rate_rules, why);
     }
-    for (size_t i = 0; i < sizeof inherited_numbers / sizeof *inherited_numbers && status == MLPBWD_OK; i++) {
+    for (size_t i = 0; i < INHERITED && status == MLPBWD_OK; i++) {
         if (!json_object_get(fields, inherited_numbers[i])) {
             status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "arch/%s.lua: field '%s' is missing", name,
                               inherited_numbers[i]);

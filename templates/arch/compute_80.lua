@@ -13,4 +13,5 @@ return {
     -- It runs on any of them, so the bound for impossible times is that of the fastest (HGX B200 datasheet).
     rates = { tf32 = 8192, bf16 = 8192, fp32 = 2731 },
     memory_bandwidth = 0,
+    max_clock_mhz = 0, -- nothing can be predicted of a GPU that is not known
 }

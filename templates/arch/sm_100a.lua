@@ -18,7 +18,11 @@ return {
         -- one fp32 product is at least three 16-bit ones (8192 / 3); plain FFMA gives 2 x 128 = 256
         fp32 = 2731,
     },
-    -- HGX B200 datasheet: up to 8 TB/s a GPU
+    -- HGX B200 datasheet: up to 8 TB/s a GPU (a device query in pytorch/ao pull request 4002: 7680 bit at 3996 MHz = 7.67)
     memory_bandwidth = 8000e9,
+    -- nobody states what the L2 delivers: 0 leaves it out of predictions
+    l2_bandwidth = 0,
+    l2_bytes = 126.5e6, -- the same device query
+    max_clock_mhz = 1965, -- stas00/ml-engineering, compute/accelerator
     units = 148, -- as in the rates above: what CUDA reports for a B200
 }

@@ -22,5 +22,9 @@ return {
     },
     -- A100 80GB SXM datasheet, the fastest card of this generation
     memory_bandwidth = 2039e9,
+    -- nobody measured what the L2 delivers: 0 leaves it out of predictions
+    l2_bandwidth = 0,
+    l2_bytes = 40e6, -- A100 datasheet
+    max_clock_mhz = 1410, -- the same, as in the rates above
     units = 108, -- A100 datasheet (A30: 56)
 }

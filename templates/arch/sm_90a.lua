@@ -22,5 +22,9 @@ return {
     },
     -- H200 SXM datasheet (H100 SXM: 3.35e12)
     memory_bandwidth = 4800e9,
+    -- measured on an H200: 52 bytes a clock and multiprocessor with all 132 loading at once
+    l2_bandwidth = 13.7e12,
+    l2_bytes = 62914560, -- what CUDA reports for an H200
+    max_clock_mhz = 1980, -- the same
     units = 132, -- H100 SXM and H200 SXM datasheets (H100 PCIe: 114)
 }
