@@ -1,4 +1,4 @@
--- Pieces of the pipelines over scaled 16-bit operands, row-major (mma.sync) or in 64 x 64 blocks (wgmma).
+-- Pieces of the pipelines over scaled 16-bit operands, row-major (mma.sync) or in 64 x 64 blocks (wgmma, tcgen05).
 local operands = import "lib/operands.lua"
 
 local M = {}
@@ -142,6 +142,8 @@ end
 
 M.mma = { name = "mma", needs = { "mma_sync" }, layout = "", blocked = false, convert = "convert_", rescale = "rescale_", rank = 20 }
 M.wgmma = { name = "wgmma", needs = { "wgmma" }, layout = "_blocks", blocked = true, convert = "convert_blocked_",
+  rescale = "rescale_blocked_", rank = 10 }
+M.umma = { name = "umma", needs = { "tcgen05" }, layout = "_blocks", blocked = true, convert = "convert_blocked_",
   rescale = "rescale_blocked_", rank = 10 }
 
 return M

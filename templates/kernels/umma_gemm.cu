@@ -1,0 +1,290 @@
+${base}
+${ptx}
+${ptx_sm90}
+${ptx_cluster}
+${ptx_sm100}
+${raster}
+${scale}
+${gelu}
+/* C[M,N] = A * B on tcgen05, 16-bit operands, fp32 sums in tensor memory. Operands lie in memory as 64 x 64 blocks of
+ * 8 KiB, each in the 128-byte swizzle that tcgen05 reads (convert_blocked.cuh): bulk copies bring blocks into a stage as
+ * they are, with no tensor map, and the same copy serves as K-major and as MN-major operand. Persistent: one warp loads,
+ * one issues the products, warpgroups write results. There are two accumulators, so that a tile is written under the main
+ * loop of the next. A pair of blocks (CTAS = 2) works on tiles of 256 rows: each block loads its 128 rows of A and half
+ * of the columns of B, the even one issues the products for both, and each has its 128 rows of sums. */
+constexpr int CTAS = ${ctas}, TILE_M = CTAS * 128, TILE_N = ${tile_n};
+constexpr int A_BLOCKS = 2, B_BLOCKS = TILE_N / 64 / CTAS; /* what one block loads */
+constexpr int STAGES = ${stages}, BLOCK_BYTES = 8192, STAGE_BYTES = (A_BLOCKS + B_BLOCKS) * BLOCK_BYTES;
+constexpr int SUMS = 2, COLUMNS = TILE_N > 128 ? 512 : SUMS * TILE_N; /* of tensor memory: a power of two */
+constexpr int WRITERS = ${writers}, SLICE = ${slice}; /* warpgroups; columns that they take up at once */
+constexpr int LOADER = WRITERS * 4, MULTIPLIER = LOADER + 1, SCHEDULER = LOADER + 2; /* warps */
+constexpr bool STEALING = ${stealing}; /* work from clusters that have not started, instead of every so many'th piece */
+constexpr int ANSWERS = 2, THREADS = (LOADER + 2 + STEALING) * 32;
+constexpr bool SPLIT = ${split}; /* K in parts */
+constexpr bool A_K_MAJOR = ${a_k_major};
+constexpr u32 INSTRUCTION = umma_instruction(${operand_type}, TILE_M, TILE_N, !A_K_MAJOR, true);
+
+struct Barriers {
+    u32 answers[ANSWERS][4];
+    u64 full[STAGES], empty[STAGES], sums_full[SUMS], sums_empty[SUMS], answered[ANSWERS], answer_read[ANSWERS];
+    Factor unscale; /* of sums: kept here, not in registers */
+    float rescale;  /* from sums to grad_intermediate's 16 bits */
+    u32 *largest;   /* of grad_intermediate's scale */
+    u32 tmem;
+};
+
+struct Ring {
+    int at;
+    u32 phase;
+    __device__ __forceinline__ void next(int count) {
+        if (++at == count) {
+            at = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+/* Barriers that both blocks of a pair arrive on are the even block's; all are waited for in the block where they lie. */
+__device__ __forceinline__ void arrive_at_even(u32 barrier) {
+    if constexpr (CTAS == 1)
+        mbarrier_arrive(barrier);
+    else
+        mbarrier_arrive_cluster(shared_of_rank(barrier, 0));
+}
+__device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
+    if constexpr (CTAS == 1)
+        mbarrier_wait(barrier, parity);
+    else
+        mbarrier_wait_cluster(barrier, parity);
+}
+/* what has been issued is done: in both blocks of a pair */
+__device__ __forceinline__ void commit_to(u32 barrier) {
+    if constexpr (CTAS == 1)
+        umma_commit<1>(barrier);
+    else
+        umma_commit_multicast<2>(barrier, 3);
+}
+__device__ __forceinline__ void all_blocks_barrier() {
+    if constexpr (CTAS == 1) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+        cluster_barrier_arrive();
+        cluster_barrier_wait();
+    }
+}
+
+/* blocks from the tile's origin on that exist */
+__device__ __forceinline__ int blocks_inside(int blocks, int first, int most) {
+    return max(min(blocks - first, most), 0);
+}
+
+/* A piece of work is a tile and its part of K. */
+__device__ __forceinline__ int first_k_of(int work, int tiles, int part, int blocks_k) {
+    return SPLIT ? min(work / tiles * part, blocks_k) : 0;
+}
+__device__ __forceinline__ int steps_of(int work, int tiles, int part, int blocks_k) {
+    return SPLIT ? min(part, blocks_k - first_k_of(work, tiles, part, blocks_k)) : blocks_k;
+}
+__device__ __forceinline__ void tile_of(int work, int tiles, int group_m, int tiles_m, int tiles_n, int &tile_m, int &tile_n) {
+    u32 m, n; /* unsigned division is cheaper */
+    raster<u32>(SPLIT ? work % tiles : work, group_m, tiles_m, tiles_n, m, n);
+    tile_m = (int)m;
+    tile_n = (int)n;
+}
+
+/* One thread's walk through the work of its block or pair. */
+struct Walk {
+    int work; /* negative: no more */
+    bool stealing;
+    Ring answer;
+    __device__ __forceinline__ void next(const Barriers &barriers, int work_count) {
+        if (STEALING && stealing) {
+            wait_for(shared_address(barriers.answered) + answer.at * 8, answer.phase);
+            const u32 *const from = barriers.answers[answer.at];
+            const u32 words[4] = {from[0], from[1], from[2], from[3]};
+            work = cancel_succeeded(words) ? (int)cancel_first_block<0>(words) / CTAS : -1;
+            cancel_fence_release();
+            arrive_at_even(shared_address(barriers.answer_read) + answer.at * 8);
+            answer.next(ANSWERS);
+        } else {
+            work += gridDim.x / CTAS;
+            if (work >= work_count)
+                work = -1;
+        }
+    }
+};
+
+/* among the two warps of a writing warpgroup that have the same 64 rows; a barrier's number must be a constant */
+__device__ __forceinline__ void rows_barrier(int rows) {
+    if (rows == 0)
+        named_barrier<1, 64>();
+    else if (rows == 1)
+        named_barrier<2, 64>();
+    else if (rows == 2)
+        named_barrier<3, 64>();
+    else
+        named_barrier<4, 64>();
+}
+
+extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
+    umma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a, const Scale *scale_b,
+              ${epilogue_parameters} int tokens, int hidden_size, int intermediate_size, int option, int group_m,
+              int split_k, int work_count, int tiles_m, int tiles_n, int part) {
+    const int M = ${m}, N = ${n}, K = ${k};
+    ${early_exit}
+    __shared__ __align__(16) Barriers barriers;
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    const int rank = CTAS == 1 ? 0 : (int)cluster_rank();
+    const u32 ring = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
+    const u32 sums_full = shared_address(barriers.sums_full), sums_empty = shared_address(barriers.sums_empty);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(full + i * 8, CTAS == 2 && rank == 0 ? 2 : 1); /* the even block's counts the odd one's, too */
+            mbarrier_init(empty + i * 8, 1);
+        }
+        for (int i = 0; i < SUMS; ++i) {
+            mbarrier_init(sums_full + i * 8, 1);
+            mbarrier_init(sums_empty + i * 8, CTAS * WRITERS * 4);
+        }
+        for (int i = 0; i < ANSWERS; ++i) { /* each block: loader, multiplier, writing warps */
+            mbarrier_init(shared_address(barriers.answered) + i * 8, 1);
+            mbarrier_init(shared_address(barriers.answer_read) + i * 8, CTAS * (2 + WRITERS * 4));
+        }
+        mbarrier_init_fence();
+        const int exponent_ab = exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT);
+        barriers.unscale = make_factor(-exponent_ab);
+        ${setup}
+    }
+    all_blocks_barrier();
+    if (warp == MULTIPLIER)
+        tmem_allocate<CTAS, COLUMNS>(shared_address(&barriers.tmem));
+    __syncthreads();
+    const u32 tmem = barriers.tmem;
+
+    /* counts of blocks and tiles fit 32 bits: a plan whose work_count does not is refused */
+    const int blocks_m = (M + 63) / 64, blocks_n = N / 64, blocks_k = (K + 63) / 64;
+    const int tiles = tiles_m * tiles_n;
+    (void)split_k;
+    Walk walk = {(int)blockIdx.x / CTAS, ${steals_now}, {0, 0}};
+    Ring stage_of = {0, 0}, sums_of = {0, 0};
+    if (warp == LOADER) {
+        if (lane == 0) {
+            fence_proxy_async_global();
+            for (; walk.work >= 0; walk.next(barriers, work_count)) {
+                int tile_m, tile_n;
+                tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+                const int first_k = first_k_of(walk.work, tiles, part, blocks_k);
+                const int block_m = (tile_m * CTAS + rank) * A_BLOCKS, block_n = (tile_n * CTAS + rank) * B_BLOCKS;
+                const int count_a = blocks_inside(blocks_m, block_m, A_BLOCKS), count_b = blocks_inside(blocks_n, block_n, B_BLOCKS);
+                /* a K block on is one block further in a K-major operand, a row of blocks further in an MN-major one */
+                const char *from_a = (const char *)a + (A_K_MAJOR ? (i64)block_m * blocks_k + first_k : (i64)first_k * blocks_m + block_m) * BLOCK_BYTES;
+                const char *from_b = (const char *)b + ((i64)first_k * blocks_n + block_n) * BLOCK_BYTES;
+#pragma unroll 1
+                for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
+                    const u32 stage = ring + stage_of.at * STAGE_BYTES, barrier = full + stage_of.at * 8;
+                    wait_for(empty + stage_of.at * 8, stage_of.phase ^ 1);
+                    mbarrier_arrive_expect(barrier, (count_a + count_b) * BLOCK_BYTES);
+                    if (A_K_MAJOR) {
+#pragma unroll
+                        for (int i = 0; i < A_BLOCKS; ++i)
+                            if (i < count_a)
+                                bulk_load(stage + i * BLOCK_BYTES, from_a + (i64)blocks_k * (i * BLOCK_BYTES), BLOCK_BYTES, barrier);
+                    } else if (count_a > 0) {
+                        bulk_load(stage, from_a, count_a * BLOCK_BYTES, barrier);
+                    }
+                    if (count_b > 0)
+                        bulk_load(stage + A_BLOCKS * BLOCK_BYTES, from_b, count_b * BLOCK_BYTES, barrier);
+                    from_a += A_K_MAJOR ? BLOCK_BYTES : (i64)blocks_m * BLOCK_BYTES;
+                    from_b += (i64)blocks_n * BLOCK_BYTES;
+                    stage_of.next(STAGES);
+                }
+            }
+        }
+    } else if (warp == MULTIPLIER) {
+        if (lane == 0 && rank == 0) {
+            const u64 first_a = umma_descriptor(ring, BLOCK_BYTES, 1024);
+            const u64 first_b = umma_descriptor(ring + A_BLOCKS * BLOCK_BYTES, BLOCK_BYTES, 1024);
+            constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
+            for (; walk.work >= 0; walk.next(barriers, work_count)) {
+                const u32 sums = tmem + sums_of.at * TILE_N;
+                wait_for(sums_empty + sums_of.at * 8, sums_of.phase ^ 1);
+                tcgen05_fence_after();
+                u32 more = 0;
+#pragma unroll 1
+                for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
+                    wait_for(full + stage_of.at * 8, stage_of.phase);
+                    tcgen05_fence_after();
+                    const u64 stage_a = matrix_further(first_a, stage_of.at * STAGE_BYTES);
+                    const u64 stage_b = matrix_further(first_b, stage_of.at * STAGE_BYTES);
+#pragma unroll
+                    for (int step = 0; step < 4; ++step) {
+                        umma_f16<CTAS>(sums, matrix_further(stage_a, step * STEP_A), matrix_further(stage_b, step * 2048), INSTRUCTION, more);
+                        more = 1;
+                    }
+                    commit_to(empty + stage_of.at * 8);
+                    stage_of.next(STAGES);
+                }
+                commit_to(sums_full + sums_of.at * 8);
+                sums_of.next(SUMS);
+            }
+        } else if (lane == 0) { /* bulk copies arrive in their own block only: the odd block passes that on */
+            for (; walk.work >= 0; walk.next(barriers, work_count))
+#pragma unroll 1
+                for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
+                    wait_for(full + stage_of.at * 8, stage_of.phase);
+                    arrive_at_even(full + stage_of.at * 8);
+                    stage_of.next(STAGES);
+                }
+        }
+    } else if (STEALING && warp == SCHEDULER) {
+        if (lane == 0 && rank == 0 && walk.stealing) {
+            const u32 answered = shared_address(barriers.answered), answer_read = shared_address(barriers.answer_read);
+            for (Ring answer = {0, 0};; answer.next(ANSWERS)) {
+                wait_for(answer_read + answer.at * 8, answer.phase ^ 1);
+                cancel_fence_acquire();
+                if constexpr (CTAS == 1) {
+                    mbarrier_arrive_expect(answered + answer.at * 8, 16);
+                    cancel_request(shared_address(barriers.answers[answer.at]), answered + answer.at * 8);
+                } else {
+                    mbarrier_arrive_expect_cluster(shared_of_rank(answered + answer.at * 8, 0), 16);
+                    mbarrier_arrive_expect_cluster(shared_of_rank(answered + answer.at * 8, 1), 16);
+                    cancel_request_multicast(shared_address(barriers.answers[answer.at]), answered + answer.at * 8);
+                }
+                wait_for(answered + answer.at * 8, answer.phase);
+                const u32 *const from = barriers.answers[answer.at];
+                const u32 words[4] = {from[0], from[1], from[2], from[3]};
+                if (!cancel_succeeded(words))
+                    break;
+                cancel_fence_release();
+            }
+        }
+    } else {
+        const int quarter = warp % 4, writer = warp / 4; /* a warp reaches a quarter of the lanes of tensor memory */
+        ${writer_state}
+        while (walk.work >= 0) {
+            int tile_m, tile_n;
+            tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+            const int row0 = (tile_m * CTAS + rank) * 128 + quarter * 32; /* of the warp's 32 rows */
+            const int columns_here = min(TILE_N, N - tile_n * TILE_N);
+            const u32 sums_at = tmem + sums_of.at * TILE_N + ((u32)quarter << 21);
+            ${epilogue}
+            tcgen05_fence_before(); /* the sums have been read */
+            __syncwarp();
+            if (lane == 0) {
+                arrive_at_even(sums_empty + sums_of.at * 8);
+                walk.next(barriers, work_count);
+            }
+            walk.work = __shfl_sync(0xffffffffu, walk.work, 0);
+            sums_of.next(SUMS);
+        }
+    }
+    all_blocks_barrier();
+    if (warp == MULTIPLIER) {
+        tmem_relinquish<CTAS>();
+        tmem_free<CTAS, COLUMNS>(tmem);
+    }
+}
+${split_reduction}

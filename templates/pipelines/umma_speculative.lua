@@ -1,0 +1,3 @@
+local pipeline = import "lib/pipeline16.lua"
+
+return pipeline.speculative(pipeline.umma)
