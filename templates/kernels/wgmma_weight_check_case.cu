@@ -1,4 +1,4 @@
-    if (${tensor}) {
+    if (blockIdx.y == ${index} && ${tensor}) {
         const int blocks = (int)(${blocks});
         float largest = 0.0f;
         for (int i = threadIdx.x; i < blocks; i += 256)

@@ -25,6 +25,10 @@ local function blocks(tensor)
   return operands.blocks_c(tensor, true)
 end
 
+local function index(tensor, i)
+  return i - 1
+end
+
 local function elements(tensor)
   return operands.size_c[tensor]
 end
@@ -85,10 +89,10 @@ function M.check()
     source = function(c)
       return fill(text "kernels/wgmma_weight_check.cu", values(c, text "kernels/wgmma_weight_check_case.cu",
         "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, const float *${tensor}_maxima, ",
-        { blocks = blocks, share = share "nullptr" }))
+        { index = index, blocks = blocks, share = share "nullptr" }))
     end,
     launches = function(c)
-      return { { entry = "check", grid = { "UNITS" }, block = { 256 },
+      return { { entry = "check", grid = { "UNITS", tostring(#M.set) }, block = { 256 },
         args = operands.add_sizes(operands.arguments(M.set, { "", "_16", "_scale", "_maxima" })) } }
     end,
   }
