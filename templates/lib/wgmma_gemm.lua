@@ -16,14 +16,17 @@ end
 
 local CONVERTING_WARPS = 3
 
--- the ring; in fc2_dgrad also, for each warp, 16 rows x `part` of sums and as much of `intermediate`
+-- the ring and, for each warp, 16 rows of sums: 64 columns where they leave by whole rows; in fc2_dgrad `part`, and as
+-- much of `intermediate`
 local function gemm_bytes(c, stages, part)
   local p = c.p
-  local ring = (stages or p.stages) * (tile_m(p) + p.tile_n) * 128
-  if not roles[c.role].gelu then
-    return ring
+  local columns
+  if roles[c.role].gelu then
+    columns = (part or p.part) * 2
+  else
+    columns = p.whole_rows and 64 or 0
   end
-  return ring + CONSUMERS * 4 * 16 * (part or p.part) * 4 * 2
+  return (stages or p.stages) * (tile_m(p) + p.tile_n) * 128 + CONSUMERS * 4 * 16 * columns * 4
 end
 
 local function shared_bytes(c, beside, stages, part)
@@ -95,6 +98,8 @@ local function params(beside)
     { name = "group_m", doc = "tile rows walked together (raster order, L2 reuse)", values = { 1, 4, 8, 16 }, default = 8 },
     { name = "part", doc = "columns that the dGELU epilogue works on at a time", values = { 32, 64 }, default = 64,
       roles = { "fc2_dgrad" } },
+    { name = "whole_rows", doc = "sums leave through shared memory by whole rows instead of straight from the fragments",
+      values = { false, true }, default = true, roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } },
   }
   if not beside then
     list[#list + 1] = split_k.parameter
@@ -163,6 +168,10 @@ function M.kernel(name, doc, rank, served, beside)
       if roles[c.role].gelu and p.part == 32 and fits(c, beside, p.stages, 64) then
         return false, "narrow parts where wide ones fit"
       end
+      -- measured: a ping-pong epilogue is hidden, the ring needs the room more
+      if not roles[c.role].gelu and p.whole_rows == p.ping_pong then
+        return false, "way of storing"
+      end
       if p.group_m == 1 and m > 4 * height then
         return false, "raster without groups"
       end
@@ -175,7 +184,8 @@ function M.kernel(name, doc, rank, served, beside)
     workspace = split_k.workspace,
     source = function(c)
       local p = c.p
-      local values = gemm.values(c, "kernels/wgmma_gemm_store.cu", function(lowest_a)
+      local store = not roles[c.role].gelu and p.whole_rows and "kernels/wgmma_gemm_store_rows.cu" or "kernels/wgmma_gemm_store.cu"
+      local values = gemm.values(c, store, function(lowest_a)
         return fill(text "kernels/wgmma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
       end, "work / tiles")
       values.ptx_sm90, values.operand_type = wgmma(c), type_name[c.accuracy]
