@@ -53,7 +53,8 @@ __device__ __forceinline__ void arrive_at_even(u32 barrier) {
     else
         mbarrier_arrive_cluster(shared_of_rank(barrier, 0));
 }
-__device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
+/* after remote arrivals; commits and copies need no more than mbarrier_wait, as they order nothing else */
+__device__ __forceinline__ void wait_for_both(u32 barrier, u32 parity) {
     if constexpr (CTAS == 1)
         mbarrier_wait(barrier, parity);
     else
@@ -95,19 +96,21 @@ __device__ __forceinline__ void tile_of(int work, int tiles, int group_m, int ti
     tile_n = (int)n;
 }
 
-/* One thread's walk through the work of its block or pair. */
+/* A warp's walk through the work of its block or pair. */
 struct Walk {
     int work; /* negative: no more */
     bool stealing;
     Ring answer;
-    __device__ __forceinline__ void next(const Barriers &barriers, int work_count) {
+    __device__ __forceinline__ void next(const Barriers &barriers, int work_count, int lane) {
         if (STEALING && stealing) {
-            wait_for(shared_address(barriers.answered) + answer.at * 8, answer.phase);
+            wait_for_both(shared_address(barriers.answered) + answer.at * 8, answer.phase);
             const u32 *const from = barriers.answers[answer.at];
             const u32 words[4] = {from[0], from[1], from[2], from[3]};
-            work = cancel_succeeded(words) ? (int)cancel_first_block<0>(words) / CTAS : -1;
+            work = __shfl_sync(0xffffffffu, cancel_succeeded(words) ? (int)cancel_first_block<0>(words) / CTAS : -1, 0);
             cancel_fence_release();
-            arrive_at_even(shared_address(barriers.answer_read) + answer.at * 8);
+            __syncwarp();
+            if (lane == 0)
+                arrive_at_even(shared_address(barriers.answer_read) + answer.at * 8);
             answer.next(ANSWERS);
         } else {
             work += gridDim.x / CTAS;
@@ -136,6 +139,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     const int M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     __shared__ __align__(16) Barriers barriers;
+    /* by shuffle, so that the compiler knows that a warp agrees on it: tcgen05 takes uniform registers */
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     const int rank = CTAS == 1 ? 0 : (int)cluster_rank();
     const u32 ring = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
@@ -162,7 +166,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     if (warp == MULTIPLIER)
         tmem_allocate<CTAS, COLUMNS>(shared_address(&barriers.tmem));
     __syncthreads();
-    const u32 tmem = barriers.tmem;
+    const u32 tmem = __shfl_sync(0xffffffffu, barriers.tmem, 0);
 
     /* counts of blocks and tiles fit 32 bits: a plan whose work_count does not is refused */
     const int blocks_m = (M + 63) / 64, blocks_n = N / 64, blocks_k = (K + 63) / 64;
@@ -171,21 +175,21 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     Walk walk = {(int)blockIdx.x / CTAS, ${steals_now}, {0, 0}};
     Ring stage_of = {0, 0}, sums_of = {0, 0};
     if (warp == LOADER) {
-        if (lane == 0) {
-            fence_proxy_async_global();
-            for (; walk.work >= 0; walk.next(barriers, work_count)) {
-                int tile_m, tile_n;
-                tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
-                const int first_k = first_k_of(walk.work, tiles, part, blocks_k);
-                const int block_m = (tile_m * CTAS + rank) * A_BLOCKS, block_n = (tile_n * CTAS + rank) * B_BLOCKS;
-                const int count_a = blocks_inside(blocks_m, block_m, A_BLOCKS), count_b = blocks_inside(blocks_n, block_n, B_BLOCKS);
-                /* a K block on is one block further in a K-major operand, a row of blocks further in an MN-major one */
-                const char *from_a = (const char *)a + (A_K_MAJOR ? (i64)block_m * blocks_k + first_k : (i64)first_k * blocks_m + block_m) * BLOCK_BYTES;
-                const char *from_b = (const char *)b + ((i64)first_k * blocks_n + block_n) * BLOCK_BYTES;
+        fence_proxy_async_global();
+        for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
+            int tile_m, tile_n;
+            tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
+            const int first_k = first_k_of(walk.work, tiles, part, blocks_k);
+            const int block_m = (tile_m * CTAS + rank) * A_BLOCKS, block_n = (tile_n * CTAS + rank) * B_BLOCKS;
+            const int count_a = blocks_inside(blocks_m, block_m, A_BLOCKS), count_b = blocks_inside(blocks_n, block_n, B_BLOCKS);
+            /* a K block on is one block further in a K-major operand, a row of blocks further in an MN-major one */
+            const char *from_a = (const char *)a + (A_K_MAJOR ? (i64)block_m * blocks_k + first_k : (i64)first_k * blocks_m + block_m) * BLOCK_BYTES;
+            const char *from_b = (const char *)b + ((i64)first_k * blocks_n + block_n) * BLOCK_BYTES;
 #pragma unroll 1
-                for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
-                    const u32 stage = ring + stage_of.at * STAGE_BYTES, barrier = full + stage_of.at * 8;
-                    wait_for(empty + stage_of.at * 8, stage_of.phase ^ 1);
+            for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
+                const u32 stage = ring + stage_of.at * STAGE_BYTES, barrier = full + stage_of.at * 8;
+                mbarrier_wait(empty + stage_of.at * 8, stage_of.phase ^ 1);
+                if (elect_one()) {
                     mbarrier_arrive_expect(barrier, (count_a + count_b) * BLOCK_BYTES);
                     if (A_K_MAJOR) {
 #pragma unroll
@@ -197,45 +201,52 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
                     }
                     if (count_b > 0)
                         bulk_load(stage + A_BLOCKS * BLOCK_BYTES, from_b, count_b * BLOCK_BYTES, barrier);
-                    from_a += A_K_MAJOR ? BLOCK_BYTES : (i64)blocks_m * BLOCK_BYTES;
-                    from_b += (i64)blocks_n * BLOCK_BYTES;
-                    stage_of.next(STAGES);
                 }
+                __syncwarp();
+                from_a += A_K_MAJOR ? BLOCK_BYTES : (i64)blocks_m * BLOCK_BYTES;
+                from_b += (i64)blocks_n * BLOCK_BYTES;
+                stage_of.next(STAGES);
             }
         }
     } else if (warp == MULTIPLIER) {
-        if (lane == 0 && rank == 0) {
+        if (rank == 0) {
             const u64 first_a = umma_descriptor(ring, BLOCK_BYTES, 1024);
             const u64 first_b = umma_descriptor(ring + A_BLOCKS * BLOCK_BYTES, BLOCK_BYTES, 1024);
             constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
-            for (; walk.work >= 0; walk.next(barriers, work_count)) {
+            for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
                 const u32 sums = tmem + sums_of.at * TILE_N;
-                wait_for(sums_empty + sums_of.at * 8, sums_of.phase ^ 1);
-                tcgen05_fence_after();
+                wait_for_both(sums_empty + sums_of.at * 8, sums_of.phase ^ 1);
                 u32 more = 0;
 #pragma unroll 1
                 for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
-                    wait_for(full + stage_of.at * 8, stage_of.phase);
+                    wait_for_both(full + stage_of.at * 8, stage_of.phase);
                     tcgen05_fence_after();
                     const u64 stage_a = matrix_further(first_a, stage_of.at * STAGE_BYTES);
                     const u64 stage_b = matrix_further(first_b, stage_of.at * STAGE_BYTES);
+                    if (elect_one()) { /* the same lane every time, as commits demand */
 #pragma unroll
-                    for (int step = 0; step < 4; ++step) {
-                        umma_f16<CTAS>(sums, matrix_further(stage_a, step * STEP_A), matrix_further(stage_b, step * 2048), INSTRUCTION, more);
-                        more = 1;
+                        for (int step = 0; step < 4; ++step)
+                            umma_f16<CTAS>(sums, matrix_further(stage_a, step * STEP_A), matrix_further(stage_b, step * 2048), INSTRUCTION,
+                                           step == 0 ? more : 1);
+                        commit_to(empty + stage_of.at * 8);
                     }
-                    commit_to(empty + stage_of.at * 8);
+                    __syncwarp();
+                    more = 1;
                     stage_of.next(STAGES);
                 }
-                commit_to(sums_full + sums_of.at * 8);
+                if (elect_one())
+                    commit_to(sums_full + sums_of.at * 8);
+                __syncwarp();
                 sums_of.next(SUMS);
             }
-        } else if (lane == 0) { /* bulk copies arrive in their own block only: the odd block passes that on */
-            for (; walk.work >= 0; walk.next(barriers, work_count))
+        } else { /* bulk copies arrive in their own block only: the odd block passes that on */
+            for (; walk.work >= 0; walk.next(barriers, work_count, lane))
 #pragma unroll 1
                 for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
-                    wait_for(full + stage_of.at * 8, stage_of.phase);
-                    arrive_at_even(full + stage_of.at * 8);
+                    mbarrier_wait(full + stage_of.at * 8, stage_of.phase);
+                    if (lane == 0)
+                        arrive_at_even(full + stage_of.at * 8);
+                    __syncwarp();
                     stage_of.next(STAGES);
                 }
         }
@@ -243,7 +254,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
         if (lane == 0 && rank == 0 && walk.stealing) {
             const u32 answered = shared_address(barriers.answered), answer_read = shared_address(barriers.answer_read);
             for (Ring answer = {0, 0};; answer.next(ANSWERS)) {
-                wait_for(answer_read + answer.at * 8, answer.phase ^ 1);
+                wait_for_both(answer_read + answer.at * 8, answer.phase ^ 1);
                 cancel_fence_acquire();
                 if constexpr (CTAS == 1) {
                     mbarrier_arrive_expect(answered + answer.at * 8, 16);
@@ -253,7 +264,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
                     mbarrier_arrive_expect_cluster(shared_of_rank(answered + answer.at * 8, 1), 16);
                     cancel_request_multicast(shared_address(barriers.answers[answer.at]), answered + answer.at * 8);
                 }
-                wait_for(answered + answer.at * 8, answer.phase);
+                wait_for_both(answered + answer.at * 8, answer.phase);
                 const u32 *const from = barriers.answers[answer.at];
                 const u32 words[4] = {from[0], from[1], from[2], from[3]};
                 if (!cancel_succeeded(words))
@@ -264,7 +275,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     } else {
         const int quarter = warp % 4, writer = warp / 4; /* a warp reaches a quarter of the lanes of tensor memory */
         ${writer_state}
-        while (walk.work >= 0) {
+        for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
             int tile_m, tile_n;
             tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
             const int row0 = (tile_m * CTAS + rank) * 128 + quarter * 32; /* of the warp's 32 rows */
@@ -273,11 +284,9 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
             ${epilogue}
             tcgen05_fence_before(); /* the sums have been read */
             __syncwarp();
-            if (lane == 0) {
+            if (lane == 0)
                 arrive_at_even(sums_empty + sums_of.at * 8);
-                walk.next(barriers, work_count);
-            }
-            walk.work = __shfl_sync(0xffffffffu, walk.work, 0);
+            __syncwarp();
             sums_of.next(SUMS);
         }
     }

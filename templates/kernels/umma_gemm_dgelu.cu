@@ -32,7 +32,7 @@
 #pragma unroll
             for (u32 step = 0; step < STEPS; ++step)
                 fetch(step, pieces > 0);
-            wait_for(sums_full + sums_of.at * 8, sums_of.phase);
+            mbarrier_wait(sums_full + sums_of.at * 8, sums_of.phase);
             tcgen05_fence_after();
             float largest = 0.0f;
             auto work_on = [&](auto form) {

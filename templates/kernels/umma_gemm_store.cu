@@ -3,7 +3,7 @@
             const int work = walk.work; /* named by the place of a part of K */
             float *const target = ${store_target};
             const bool any = !SPLIT || steps_of(work, tiles, part, blocks_k) > 0; /* else an empty part: zeros */
-            wait_for(sums_full + sums_of.at * 8, sums_of.phase);
+            mbarrier_wait(sums_full + sums_of.at * 8, sums_of.phase);
             tcgen05_fence_after();
             if (row0 < M)
 #pragma unroll 1
