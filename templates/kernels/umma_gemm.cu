@@ -18,119 +18,19 @@ constexpr int STAGES = ${stages}, BLOCK_BYTES = 8192, STAGE_BYTES = (A_BLOCKS + 
 constexpr int SUMS = 2, COLUMNS = TILE_N > 128 ? 512 : SUMS * TILE_N; /* of tensor memory: a power of two */
 constexpr int WRITERS = ${writers}, SLICE = ${slice}; /* warpgroups; columns that they take up at once */
 constexpr int LOADER = WRITERS * 4, MULTIPLIER = LOADER + 1, SCHEDULER = LOADER + 2; /* warps */
-constexpr bool STEALING = ${stealing}; /* work from clusters that have not started, instead of every so many'th piece */
-constexpr int ANSWERS = 2, THREADS = (LOADER + 2 + STEALING) * 32;
-constexpr bool SPLIT = ${split}; /* K in parts */
-constexpr bool A_K_MAJOR = ${a_k_major};
+constexpr bool STEALING = ${stealing}, SPLIT = ${split}, A_K_MAJOR = ${a_k_major};
+constexpr int THREADS = (LOADER + 2 + STEALING) * 32;
 constexpr u32 INSTRUCTION = umma_instruction(${operand_type}, TILE_M, TILE_N, !A_K_MAJOR, true);
 
+${umma}
 struct Barriers {
-    u32 answers[ANSWERS][4];
-    u64 full[STAGES], empty[STAGES], sums_full[SUMS], sums_empty[SUMS], answered[ANSWERS], answer_read[ANSWERS];
+    Answers answers;
+    u64 full[STAGES], empty[STAGES], sums_full[SUMS], sums_empty[SUMS];
     Factor unscale; /* of sums: kept here, not in registers */
     float rescale;  /* from sums to grad_intermediate's 16 bits */
     u32 *largest;   /* of grad_intermediate's scale */
     u32 tmem;
 };
-
-struct Ring {
-    int at;
-    u32 phase;
-    __device__ __forceinline__ void next(int count) {
-        if (++at == count) {
-            at = 0;
-            phase ^= 1;
-        }
-    }
-};
-
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
-/* Barriers that both blocks of a pair arrive on are the even block's; all are waited for in the block where they lie. */
-__device__ __forceinline__ void arrive_at_even(u32 barrier) {
-    if constexpr (CTAS == 1)
-        mbarrier_arrive(barrier);
-    else
-        mbarrier_arrive_cluster(shared_of_rank(barrier, 0));
-}
-/* after remote arrivals; commits and copies need no more than mbarrier_wait, as they order nothing else */
-__device__ __forceinline__ void wait_for_both(u32 barrier, u32 parity) {
-    if constexpr (CTAS == 1)
-        mbarrier_wait(barrier, parity);
-    else
-        mbarrier_wait_cluster(barrier, parity);
-}
-/* what has been issued is done: in both blocks of a pair */
-__device__ __forceinline__ void commit_to(u32 barrier) {
-    if constexpr (CTAS == 1)
-        umma_commit<1>(barrier);
-    else
-        umma_commit_multicast<2>(barrier, 3);
-}
-__device__ __forceinline__ void all_blocks_barrier() {
-    if constexpr (CTAS == 1) {
-        __syncthreads();
-    } else {
-        __syncwarp();
-        cluster_barrier_arrive();
-        cluster_barrier_wait();
-    }
-}
-
-/* blocks from the tile's origin on that exist */
-__device__ __forceinline__ int blocks_inside(int blocks, int first, int most) {
-    return max(min(blocks - first, most), 0);
-}
-
-/* A piece of work is a tile and its part of K. */
-__device__ __forceinline__ int first_k_of(int work, int tiles, int part, int blocks_k) {
-    return SPLIT ? min(work / tiles * part, blocks_k) : 0;
-}
-__device__ __forceinline__ int steps_of(int work, int tiles, int part, int blocks_k) {
-    return SPLIT ? min(part, blocks_k - first_k_of(work, tiles, part, blocks_k)) : blocks_k;
-}
-__device__ __forceinline__ void tile_of(int work, int tiles, int group_m, int tiles_m, int tiles_n, int &tile_m, int &tile_n) {
-    u32 m, n; /* unsigned division is cheaper */
-    raster<u32>(SPLIT ? work % tiles : work, group_m, tiles_m, tiles_n, m, n);
-    tile_m = (int)m;
-    tile_n = (int)n;
-}
-
-/* A warp's walk through the work of its block or pair. */
-struct Walk {
-    int work; /* negative: no more */
-    bool stealing;
-    Ring answer;
-    __device__ __forceinline__ void next(const Barriers &barriers, int work_count, int lane) {
-        if (STEALING && stealing) {
-            wait_for_both(shared_address(barriers.answered) + answer.at * 8, answer.phase);
-            const u32 *const from = barriers.answers[answer.at];
-            const u32 words[4] = {from[0], from[1], from[2], from[3]};
-            work = __shfl_sync(0xffffffffu, cancel_succeeded(words) ? (int)cancel_first_block<0>(words) / CTAS : -1, 0);
-            cancel_fence_release();
-            __syncwarp();
-            if (lane == 0)
-                arrive_at_even(shared_address(barriers.answer_read) + answer.at * 8);
-            answer.next(ANSWERS);
-        } else {
-            work += gridDim.x / CTAS;
-            if (work >= work_count)
-                work = -1;
-        }
-    }
-};
-
-/* among the two warps of a writing warpgroup that have the same 64 rows; a barrier's number must be a constant */
-__device__ __forceinline__ void rows_barrier(int rows) {
-    if (rows == 0)
-        named_barrier<1, 64>();
-    else if (rows == 1)
-        named_barrier<2, 64>();
-    else if (rows == 2)
-        named_barrier<3, 64>();
-    else
-        named_barrier<4, 64>();
-}
 
 extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     umma_gemm(const u16 *__restrict__ a, const u16 *__restrict__ b, const Scale *scale_a, const Scale *scale_b,
@@ -153,10 +53,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
             mbarrier_init(sums_full + i * 8, 1);
             mbarrier_init(sums_empty + i * 8, CTAS * WRITERS * 4);
         }
-        for (int i = 0; i < ANSWERS; ++i) { /* each block: loader, multiplier, writing warps */
-            mbarrier_init(shared_address(barriers.answered) + i * 8, 1);
-            mbarrier_init(shared_address(barriers.answer_read) + i * 8, CTAS * (2 + WRITERS * 4));
-        }
+        answers_init(barriers.answers, 2 + WRITERS * 4);
         mbarrier_init_fence();
         const int exponent_ab = exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT);
         barriers.unscale = make_factor(-exponent_ab);
@@ -176,7 +73,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
     Ring stage_of = {0, 0}, sums_of = {0, 0};
     if (warp == LOADER) {
         fence_proxy_async_global();
-        for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
+        for (; walk.work >= 0; walk.next(barriers.answers, work_count, lane)) {
             int tile_m, tile_n;
             tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
             const int first_k = first_k_of(walk.work, tiles, part, blocks_k);
@@ -213,7 +110,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
             const u64 first_a = umma_descriptor(ring, BLOCK_BYTES, 1024);
             const u64 first_b = umma_descriptor(ring + A_BLOCKS * BLOCK_BYTES, BLOCK_BYTES, 1024);
             constexpr u32 STEP_A = A_K_MAJOR ? 32 : 2048;
-            for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
+            for (; walk.work >= 0; walk.next(barriers.answers, work_count, lane)) {
                 const u32 sums = tmem + sums_of.at * TILE_N;
                 wait_for_both(sums_empty + sums_of.at * 8, sums_of.phase ^ 1);
                 u32 more = 0;
@@ -240,7 +137,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
                 sums_of.next(SUMS);
             }
         } else { /* bulk copies arrive in their own block only: the odd block passes that on */
-            for (; walk.work >= 0; walk.next(barriers, work_count, lane))
+            for (; walk.work >= 0; walk.next(barriers.answers, work_count, lane))
 #pragma unroll 1
                 for (int left = steps_of(walk.work, tiles, part, blocks_k); left > 0; --left) {
                     mbarrier_wait(full + stage_of.at * 8, stage_of.phase);
@@ -251,31 +148,12 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
                 }
         }
     } else if (STEALING && warp == SCHEDULER) {
-        if (lane == 0 && rank == 0 && walk.stealing) {
-            const u32 answered = shared_address(barriers.answered), answer_read = shared_address(barriers.answer_read);
-            for (Ring answer = {0, 0};; answer.next(ANSWERS)) {
-                wait_for_both(answer_read + answer.at * 8, answer.phase ^ 1);
-                cancel_fence_acquire();
-                if constexpr (CTAS == 1) {
-                    mbarrier_arrive_expect(answered + answer.at * 8, 16);
-                    cancel_request(shared_address(barriers.answers[answer.at]), answered + answer.at * 8);
-                } else {
-                    mbarrier_arrive_expect_cluster(shared_of_rank(answered + answer.at * 8, 0), 16);
-                    mbarrier_arrive_expect_cluster(shared_of_rank(answered + answer.at * 8, 1), 16);
-                    cancel_request_multicast(shared_address(barriers.answers[answer.at]), answered + answer.at * 8);
-                }
-                wait_for_both(answered + answer.at * 8, answer.phase);
-                const u32 *const from = barriers.answers[answer.at];
-                const u32 words[4] = {from[0], from[1], from[2], from[3]};
-                if (!cancel_succeeded(words))
-                    break;
-                cancel_fence_release();
-            }
-        }
+        if (lane == 0 && rank == 0 && walk.stealing)
+            ask_for_work(barriers.answers);
     } else {
         const int quarter = warp % 4, writer = warp / 4; /* a warp reaches a quarter of the lanes of tensor memory */
         ${writer_state}
-        for (; walk.work >= 0; walk.next(barriers, work_count, lane)) {
+        for (; walk.work >= 0; walk.next(barriers.answers, work_count, lane)) {
             int tile_m, tile_n;
             tile_of(walk.work, tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
             const int row0 = (tile_m * CTAS + rank) * 128 + quarter * 32; /* of the warp's 32 rows */

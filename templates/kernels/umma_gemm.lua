@@ -97,7 +97,7 @@ return {
     local values = gemm.values(c, "kernels/umma_gemm_store.cu", function()
       return fill(text "kernels/umma_gemm_dgelu.cu", { pack = cuda.pack[c.accuracy] })
     end, "work / tiles")
-    umma.wrappers(values)
+    umma.texts(values)
     values.ctas, values.cluster = ctas(p), p.pair and "__cluster_dims__(2, 1, 1)" or ""
     values.tile_n, values.stages, values.writers, values.slice = p.tile_n, p.stages, p.writers, p.slice
     values.stealing = p.schedule == "stealing"
