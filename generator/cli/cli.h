@@ -29,6 +29,7 @@ int command_query(int argc, char **argv);   /* which plan the library would take
 int command_verify(int argc, char **argv);  /* results against float64 */
 int command_bench(int argc, char **argv);   /* in bench/: times of whole passes */
 int command_emit(int argc, char **argv);    /* the source text of one kernel variant */
+int command_export(int argc, char **argv);  /* plans as a solution of a public benchmark */
 int command_db(int argc, char **argv);      /* keeping databases: dispatches to the commands under `db` */
 
 /* Runs the entry named by argv[1] of a table that ends in {NULL}. `program` is the name so far ("mlpbwd"), `doc` the

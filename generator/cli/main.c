@@ -20,6 +20,7 @@ static const cli_command commands[] = {
     {"verify", "check results on a device against a float64 reference", command_verify},
     {"bench", "latency per shape with roofline share, and peers beside it", command_bench},
     {"emit", "print the source text of any kernel variant", command_emit},
+    {"export", "write tuned plans as a solution of a public benchmark", command_export},
     {"db", "check, list, stats, merge, export, import, prune, ship", command_db},
     {"__worker", NULL, tune_worker_main},
     {"__compile", NULL, tune_compile_main},
