@@ -159,6 +159,9 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
             const int row0 = (tile_m * CTAS + rank) * 128 + quarter * 32; /* of the warp's 32 rows */
             const int columns_here = min(TILE_N, N - tile_n * TILE_N);
             const u32 sums_at = tmem + sums_of.at * TILE_N + ((u32)quarter << 21);
+            ${prefetch}
+            mbarrier_wait(sums_full + sums_of.at * 8, sums_of.phase);
+            tcgen05_fence_after();
             ${epilogue}
             tcgen05_fence_before(); /* the sums have been read */
             __syncwarp();

@@ -1,39 +1,7 @@
-/* grad_intermediate = sums x gelu'(intermediate), 16-bit in blocks; its column sums over 64 tokens; its largest
+/* grad_intermediate = sums x gelu'(intermediate), in blocks; its column sums over 64 tokens; its largest
  * magnitude. Piece by piece: 16 rows x SLICE columns of sums go through shared memory, so that a warp works through them
- * in whole rows, 4 * BATCH elements a lane and step, and `intermediate` is read one piece ahead by cp.async, each lane
- * what it will use itself: the first piece of a tile comes while its main loop runs. The sums stay in the operands'
- * scaled units until they leave. Rows past the last token are zero in A, so they add nothing. */
-            constexpr u32 BATCH = 2, QUADS = SLICE / 4, ROWS = 32 / QUADS, STEPS = 16 / ROWS / BATCH;
-            constexpr u32 PIECE_BYTES = 16 * SLICE * 4, WARPS = WRITERS * 4;
-            constexpr u32 PIECES_AT = STAGES * STAGE_BYTES, FETCHED = WARPS * PIECE_BYTES, COLUMN_SUMS_AT = PIECES_AT + 2 * FETCHED;
-            const u32 pieces_at = PIECES_AT + warp * PIECE_BYTES;
-            const int block_row = row0 / 64, slices = (columns_here - writer * SLICE + WRITERS * SLICE - 1) / (WRITERS * SLICE);
-            const u32 pieces = block_row < blocks_m ? max(slices, 0) * 2 : 0;
-            const float *next;
-            int next_rows;
-            auto start_piece = [&](u32 piece) {
-                const int row = row0 + (int)(piece % 2 * 16) + lane / (int)QUADS;
-                const int column = tile_n * TILE_N + ((int)piece / 2 * WRITERS + writer) * SLICE + lane % (int)QUADS * 4;
-                next = intermediate + ((u64)(u32)row * (u32)N + (u32)column);
-                next_rows = (M - row + (int)ROWS - 1) / (int)ROWS; /* of the lane, may be negative */
-            };
-            auto fetch = [&](u32 step, bool more) {
-                if (more) {
-#pragma unroll
-                    for (int u = 0; u < (int)BATCH; ++u)
-                        cp_async_16(ring + pieces_at + FETCHED + (step * BATCH + u) * 512 + lane * 16, next + (u64)(u32)N * (u * ROWS),
-                                    u < next_rows ? 16 : 0);
-                    next += (u64)(u32)N * (BATCH * ROWS);
-                    next_rows -= BATCH;
-                }
-                cp_async_commit();
-            };
-            start_piece(0);
-#pragma unroll
-            for (u32 step = 0; step < STEPS; ++step)
-                fetch(step, pieces > 0);
-            mbarrier_wait(sums_full + sums_of.at * 8, sums_of.phase);
-            tcgen05_fence_after();
+ * in whole rows, 4 * BATCH elements a lane and step. The sums stay in the operands' scaled units until they leave. Rows
+ * past the last token are zero in A, so they add nothing. */
             float largest = 0.0f;
             auto work_on = [&](auto form) {
                 float4 column_sums;
@@ -44,19 +12,9 @@
                         start_piece(piece + 1);
                     const u32 half = piece % 2, first = (piece / 2 * WRITERS + writer) * SLICE; /* column in the tile */
                     unsigned char *const staging = shared_memory + pieces_at;
-                    {
-                        u32 sums[SLICE / 2];
-                        tmem_load_16x256b(sums, sums_at + (half << 20) + first);
-                        tmem_wait_load();
-                        /* 8 columns (32 bytes) are XORed with row % 4, so that neither fragments nor rows meet in a bank */
-                        const u32 fragment = lane / 4 * (SLICE * 4) + ((lane / 4 & 3) << 5) + lane % 4 * 8;
-#pragma unroll
-                        for (u32 j = 0; j < SLICE / 8; ++j)
-#pragma unroll
-                            for (u32 lower = 0; lower < 2; ++lower)
-                                *(float2 *)(staging + (fragment ^ (j & 3) << 5) + (j & 4) * 32 + lower * (8 * SLICE * 4)) = {
-                                    __uint_as_float(sums[j * 4 + lower * 2]), __uint_as_float(sums[j * 4 + lower * 2 + 1])};
-                    }
+                    /* 8 columns (32 bytes) are XORed with row % 4, so that neither fragments nor rows meet in a bank */
+                    const u32 fragment = lane / 4 * (SLICE * 4) + ((lane / 4 & 3) << 5) + lane % 4 * 8;
+                    ${take}
                     __syncwarp();
                     if (half == 0)
                         column_sums = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -66,7 +24,7 @@
                     u32 before_at = pieces_at + FETCHED + lane * 16;
                     /* in the output's block: the 16-byte chunk is XORed with row % 8 */
                     u32 out_at = row_in_block * 128 + (((first & 32) / 8 ^ lane % QUADS / 2 ^ lane / QUADS) << 4) + lane % 2 * 8;
-                    char *const out = (char *)grad_intermediate + (u64)(u32)(block_row * blocks_n + (int)column / 64) * BLOCK_BYTES;
+                    char *const out = (char *)grad_intermediate + (u64)(u32)(block_row * ${copies} * blocks_n + (int)column / 64) * BLOCK_BYTES;
                     const float rescale = barriers.rescale;
                     float piece_largest = 0.0f;
 #pragma unroll 1
@@ -76,15 +34,15 @@
                         for (u32 u = 0; u < BATCH; ++u) {
                             const float4 before = *(const float4 *)(shared_memory + before_at + u * 512);
                             const float4 x = *(const float4 *)(shared_memory + (sum_at ^ (u * ROWS & 3) << 5) + u * ROWS * (SLICE * 4));
-                            const float4 y = {x.x * gelu_derivative_16<form.value>(before.x), x.y * gelu_derivative_16<form.value>(before.y),
-                                              x.z * gelu_derivative_16<form.value>(before.z), x.w * gelu_derivative_16<form.value>(before.w)};
+                            const float4 y = {x.x * ${derivative}<form.value>(before.x), x.y * ${derivative}<form.value>(before.y),
+                                              x.z * ${derivative}<form.value>(before.z), x.w * ${derivative}<form.value>(before.w)};
                             column_sums.x += y.x;
                             column_sums.y += y.y;
                             column_sums.z += y.z;
                             column_sums.w += y.w;
                             piece_largest = fmaxf(fmaxf(fmaxf(fmaxf(piece_largest, fabsf(y.x)), fabsf(y.y)), fabsf(y.z)), fabsf(y.w));
-                            *(uint2 *)(out + (out_at ^ (u * ROWS & 7) << 4) + u * ROWS * 128) = {
-                                ${pack}(y.x * rescale, y.y * rescale), ${pack}(y.z * rescale, y.w * rescale)};
+                            char *const place = out + (out_at ^ (u * ROWS & 7) << 4) + u * ROWS * 128;
+                            ${put}
                         }
                         before_at += BATCH * 512;
                         sum_at = (sum_at ^ (BATCH * ROWS & 3) << 5) + BATCH * ROWS * (SLICE * 4);
@@ -101,7 +59,7 @@
                             const u32 rows_on = element / 4 * ROWS, chunk = lane % QUADS * 16 ^ (lane / QUADS + rows_on & 3) << 5;
                             if (row + (int)rows_on < M)
                                 piece_largest = max_finite_abs(piece_largest, *(const float *)(shared_memory + again_at + rows_on * (SLICE * 4) + chunk + element % 4 * 4) *
-                                                                                  gelu_derivative_16<form.value>(again[(u64)(u32)N * rows_on + element % 4]));
+                                                                                  ${derivative}<form.value>(again[(u64)(u32)N * rows_on + element % 4]));
                         }
                     }
                     largest = fmaxf(largest, piece_largest);

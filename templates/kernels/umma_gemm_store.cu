@@ -1,10 +1,7 @@
 /* fp32 result straight from the fragments: four lanes write one 32-byte sector. */
             (void)option;
-            const int work = walk.work; /* named by the place of a part of K */
             float *const target = ${store_target};
-            const bool any = !SPLIT || steps_of(work, tiles, part, blocks_k) > 0; /* else an empty part: zeros */
-            mbarrier_wait(sums_full + sums_of.at * 8, sums_of.phase);
-            tcgen05_fence_after();
+            const bool any = !SPLIT || steps_of(walk.work, tiles, part, blocks_k) > 0; /* else an empty part: zeros */
             if (row0 < M)
 #pragma unroll 1
                 for (int first = writer * SLICE; first < columns_here; first += WRITERS * SLICE) {
@@ -27,17 +24,16 @@
                             float *const from_row = target + (i64)row * N + tile_n * TILE_N + first + lane % 4 * 2;
                             if (row < M)
 #pragma unroll
-                                for (int j = 0; j < SLICE / 8; ++j)
-                                    if (SLICE <= 64 || first + j * 8 < columns_here) {
-                                        float2 *const place = (float2 *)(from_row + j * 8);
-                                        float2 value = {apply(__uint_as_float(sums[i][j * 4 + half * 2]), unscale),
-                                                        apply(__uint_as_float(sums[i][j * 4 + half * 2 + 1]), unscale)};
-                                        if (${accumulate_here}) {
-                                            const float2 old = *place;
-                                            value.x += old.x;
-                                            value.y += old.y;
-                                        }
-                                        *place = value;
+                                for (int j = 0; j < SLICE / 8; ++j) {
+                                    float2 *const place = (float2 *)(from_row + j * 8);
+                                    float2 value = {apply(__uint_as_float(sums[i][j * 4 + half * 2]), unscale),
+                                                    apply(__uint_as_float(sums[i][j * 4 + half * 2 + 1]), unscale)};
+                                    if (${accumulate_here}) {
+                                        const float2 old = *place;
+                                        value.x += old.x;
+                                        value.y += old.y;
                                     }
+                                    *place = value;
+                                }
                         }
                 }

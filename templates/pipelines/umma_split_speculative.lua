@@ -1,0 +1,1 @@
+return import("lib/split_pipeline.lua").pipeline("speculative", "umma")
