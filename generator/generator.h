@@ -58,6 +58,16 @@ mlpbwd_status gen_emit(gen *generator, const char *kernel, const char *role, con
 mlpbwd_status gen_build_plan(gen *generator, const char *pipeline, const gen_target *target, const json_t *selection,
                              json_t **plan, json_t **sources, mlp_message *why);
 
+/* ---- predicted times: the model stands at the head of cost.c ---- */
+/* Microseconds of a variant ("kernel" in parameters is ignored) at a problem; < 0: the kernel does not say what its
+ * tiles are, the role is no product, or too little is known of the architecture. units 0: the architecture's. */
+mlpbwd_status gen_predict(gen *generator, const char *kernel, const char *role, const gen_target *target,
+                          const json_t *parameters, const gen_problem *problem, double *us, mlp_message *why);
+/* *selection (for gen_build_plan): what is predicted to be fastest in every slot of a product, the defaults elsewhere
+ * and where nothing can be predicted. *us: of the whole pass, one slot after the other; < 0: not predicted. */
+mlpbwd_status gen_choose(gen *generator, const char *pipeline, const gen_target *target, const gen_problem *problem,
+                         json_t **selection, double *us, mlp_message *why);
+
 /* SHA-256 over all template files that can take part in plans (names and bytes), hex: stored with measurements so that
  * a changed template tells the tuner what to retune. */
 const char *gen_templates_hash(const gen *generator);

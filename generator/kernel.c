@@ -15,6 +15,7 @@ static const field_rule kernel_rules[] = {
     {"params", FIELD_LIST | FIELD_REQUIRED},
     {"valid", FIELD_FUNCTION | FIELD_REQUIRED},
     {"prune", FIELD_FUNCTION},
+    {"tile", FIELD_FUNCTION},
     {"workspace", FIELD_FUNCTION},
     {"source", FIELD_FUNCTION | FIELD_REQUIRED},
     {"launches", FIELD_FUNCTION | FIELD_REQUIRED},

@@ -92,6 +92,11 @@ return {
     end
     return true
   end,
+  tile = function(c)
+    local p = c.p
+    return { m = p.tile_m, n = p.tile_n, parts = split_k.parts(c), overlap = p.blocks_per_sm > 1,
+      share = c.arch.features.mbarrier and 0.6 or 1 } -- Hopper: 484 of 805 TFLOP/s (bench/notes.md); later ones: no better known
+  end,
   workspace = split_k.workspace,
   source = function(c)
     local p = c.p

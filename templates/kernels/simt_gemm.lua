@@ -46,6 +46,11 @@ return {
     end
     return true
   end,
+  tile = function(c)
+    -- 128 multiply-adds a clock and multiprocessor, 64 on 8.0 (CUDA C++ Programming Guide, arithmetic throughput)
+    return { m = c.p.tile_m, n = 128, parts = split_k.parts(c), operand_bytes = 4,
+      share = (c.arch.compute_capability == 80 and 128 or 256) / c.arch.rates.fp32 }
+  end,
   workspace = split_k.workspace,
   source = function(c)
     local p, role = c.p, roles[c.role]

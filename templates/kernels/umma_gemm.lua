@@ -63,6 +63,9 @@ return {
     end
     return true
   end,
+  tile = function(c)
+    return { m = 128 * ctas(c.p), n = c.p.tile_n, parts = split_k.parts(c), blocks = ctas(c.p), overlap = true }
+  end,
   workspace = split_k.workspace,
   source = function(c)
     local p = c.p

@@ -70,6 +70,9 @@ return {
     end
     return true
   end,
+  tile = function(c)
+    return { m = TILE_M, n = TILE_N, parts = split_k.parts(c), operand_bytes = 4 }
+  end,
   workspace = split_k.workspace,
   source = function(c)
     local p = c.p

@@ -181,6 +181,9 @@ function M.kernel(name, doc, rank, served, beside)
       end
       return true
     end,
+    tile = function(c)
+      return { m = tile_m(c.p), n = c.p.tile_n, parts = split_k.parts(c), overlap = c.p.ping_pong }
+    end,
     workspace = split_k.workspace,
     source = function(c)
       local p = c.p
