@@ -45,10 +45,11 @@ lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row) 
         return missed(MISS_TOKENS);
     rank.larger = tokens > row->tokens ? tokens : row->tokens;
     rank.smaller = tokens > row->tokens ? row->tokens : tokens;
+    const bool replayed = row->measurement && strstr(row->measurement, "\"replayed\":true") != NULL;
     if (strcmp(row->device_name, device->name) == 0 && row->units == device->units &&
         row->compute_capability == device->compute_capability) {
         rank.rung = row->tokens == tokens ? RUNG_EXACT : RUNG_NEAREST;
-    } else if (strcmp(row->arch, device->arch) == 0) {
+    } else if (strcmp(row->arch, device->arch) == 0 && !replayed) { /* a test's recorded times choose for no one else */
         rank.rung = RUNG_ARCHITECTURE;
         rank.unit_distance = abs(row->units - device->units);
     } else { /* its machine code runs here all the same: only "forced" may take it */

@@ -64,7 +64,8 @@ bool lookup_forgive(const lookup_request *request, const db *database, mlpbwd_st
 void lookup_shipped_path(char *path, size_t capacity);
 
 /* The same answer as JSON, for mlpbwd_plan_describe and `query` (malloc'ed): tokens, device, match, median_us,
- * measured_tokens, database, pipeline, parameters, ...; NULL: no memory. */
+ * measured_tokens, measured (false also for recorded times that a test replayed), predicted_us (where the row has it:
+ * by a model, for the T that it was chosen for), database, pipeline, parameters, ...; NULL: no memory. */
 char *lookup_answer_json(const lookup_request *request, const lookup_answer *answer);
 
 #endif

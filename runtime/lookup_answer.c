@@ -24,7 +24,8 @@ static json_t *parsed(const char *text) {
 }
 
 mlpbwd_status lookup_keep_row(lookup_answer *answer, const db_plan_row *row, mlp_message *why) {
-    lookup_answer made = {.median_us = row->median_us, .measured_tokens = row->tokens};
+    lookup_answer made = {.median_us = row->median_us, /* of a default row tokens is what it was made for */
+                          .measured_tokens = row->device_name[0] ? row->tokens : 0};
     json_t *kept = json_pack("{s:s, s:o, s:s, s:s, s:I, s:i, s:I, s:I, s:o, s:s, s:s}", "pipeline", row->pipeline,
                              "parameters", parsed(row->parameters), "arch", row->arch, "device", row->device_name,
                              "tokens", (json_int_t)row->tokens, "units", row->units, "hidden_size",
@@ -65,8 +66,12 @@ char *lookup_answer_json(const lookup_request *request, const lookup_answer *ans
                                               {"measurement", "measurement"},
                                               {"origin", "origin"},
                                               {"date", "date"}};
+    const json_t *measurement = json_object_get(row, "measurement");
+    const bool measured = answer->median_us >= 0 && !json_is_true(json_object_get(measurement, "replayed"));
+    const json_t *predicted = json_object_get(measurement, "predicted_us");
     char *text = NULL;
-    bool complete = row && report;
+    bool complete = row && report && json_object_set_new(report, "measured", json_boolean(measured)) == 0 &&
+                    (!predicted || json_object_set(report, "predicted_us", (json_t *)predicted) == 0);
     for (size_t i = 0; i < sizeof from_row / sizeof *from_row && complete; i++)
         complete = json_object_set(report, from_row[i][0], json_object_get(row, from_row[i][1])) == 0;
     if (complete)

@@ -26,7 +26,8 @@ mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, s
                           mlp_message *why) {
     if (!blob_format_is_known(format))
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                        "blob format is \"%.40s\"; known are cubin, ptx, elf-so and source", format ? format : "NULL");
+                        "blob format is \"%.40s\"; known are cubin, ptx, elf-so, emulated-so and source",
+                        format ? format : "NULL");
     if (size > LARGEST_BLOB)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "a blob of %zu bytes is too large; at most %d are stored", size,
                         LARGEST_BLOB);
@@ -145,6 +146,28 @@ mlpbwd_status db_get_compiled(db *database, const char *source_hash, const char 
             status = mlp_fail(why, MLPBWD_DATABASE_ERROR, "%s: the compile cache's row of source %.64s is damaged",
                               database->path, source_hash);
     }
+    sql_close(&s);
+    return status;
+}
+
+mlpbwd_status db_ready_compiler(db *database, const char *arch, const char *format, char *compiler, size_t capacity,
+                                mlp_message *why) {
+    *compiler = 0;
+    sql s;
+    mlpbwd_status status =
+        sql_open(&s, database, "looking for ready machine code",
+                 "SELECT compiler FROM compiled JOIN blobs ON hash = code_hash WHERE arch = ? AND format = ? "
+                 "GROUP BY compiler ORDER BY count(*) DESC, compiler DESC LIMIT 1",
+                 why);
+    if (status != MLPBWD_OK)
+        return status;
+    sql_add_text(&s, arch);
+    sql_add_text(&s, format);
+    bool row;
+    status = sql_next(&s, &row, why);
+    const char *found = row ? sql_text(&s, 0) : NULL;
+    if (found)
+        snprintf(compiler, capacity, "%s", found);
     sql_close(&s);
     return status;
 }

@@ -30,7 +30,7 @@ mlpbwd_status db_default_user_path(char *path, size_t capacity, bool *from_envir
 /* ---- blobs: sources and machine code, stored once by SHA-256 (lower-case hex) ---- */
 enum { DB_HASH_CAPACITY = 65 };
 void db_hash(const void *bytes, size_t size, char hash[DB_HASH_CAPACITY]);
-/* format: "cubin", "ptx", "elf-so", "source". Fills hash. */
+/* format: "cubin", "ptx", "elf-so", "emulated-so" (for emulated devices), "source". Fills hash. */
 mlpbwd_status db_put_blob(db *database, const char *format, const void *bytes, size_t size, char hash[DB_HASH_CAPACITY],
                           mlp_message *why);
 /* *bytes is malloc'ed, NUL-terminated behind size; its hash is verified. Absent: OK and *bytes = NULL. */
@@ -104,6 +104,10 @@ mlpbwd_status db_put_compiled(db *database, const char *source_hash, const char 
                               const char *code_hash, const char *log, mlp_message *why);
 mlpbwd_status db_get_compiled(db *database, const char *source_hash, const char *arch, const char *compiler,
                               char code_hash[DB_HASH_CAPACITY], mlp_message *why);
+/* The version of the compiler that made most of the cached machine code of this format ("cubin", ...) for arch; "":
+ * there is none. */
+mlpbwd_status db_ready_compiler(db *database, const char *arch, const char *format, char *compiler, size_t capacity,
+                                mlp_message *why);
 
 /* ---- whole-file operations (the `mlpbwd db ...` commands) ---- */
 typedef struct db_report {

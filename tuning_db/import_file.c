@@ -145,7 +145,7 @@ static mlpbwd_status read_blob(const json_t *object, import_blob *blob, mlp_mess
     if (status == MLPBWD_OK)
         status = read_text(object, "format", &blob->format, why);
     if (status == MLPBWD_OK && !blob_format_is_known(blob->format))
-        status = bad(why, "format", json_object_get(object, "format"), "cubin, ptx, elf-so or source");
+        status = bad(why, "format", json_object_get(object, "format"), "cubin, ptx, elf-so, emulated-so or source");
     if (status == MLPBWD_OK)
         status = read_text(object, "base64", &text, why);
     if (status != MLPBWD_OK)

@@ -21,7 +21,7 @@ static bool is_one_of(const char *text, const char *const *list) {
 }
 
 bool blob_format_is_known(const char *format) {
-    static const char *const known[] = {"cubin", "ptx", "elf-so", "source", NULL};
+    static const char *const known[] = {"cubin", "ptx", "elf-so", "emulated-so", "source", NULL};
     return format && is_one_of(format, known);
 }
 

@@ -4,7 +4,7 @@
 -- Sources and machine code, stored once by the SHA-256 of their bytes.
 CREATE TABLE blobs (
     hash   TEXT NOT NULL PRIMARY KEY CHECK (length(hash) = 64),
-    format TEXT NOT NULL CHECK (format IN ('cubin', 'ptx', 'elf-so', 'source')),
+    format TEXT NOT NULL CHECK (format IN ('cubin', 'ptx', 'elf-so', 'emulated-so', 'source')),
     bytes  BLOB NOT NULL
 ) STRICT;
 

@@ -219,7 +219,8 @@ int command_query(int argc, char **argv) {
     }
     dev_info info;
     const char *spec = options.common.device;
-    bool present = spec == NULL || strcmp(spec, "host") == 0 || strncmp(spec, "cuda:", 5) == 0;
+    bool present = spec == NULL || strcmp(spec, "host") == 0 || strncmp(spec, "cuda:", 5) == 0 ||
+                   strncmp(spec, "emulated:", 9) == 0;
     if (present) {
         status = dev_open(spec, &options.device, &why);
         if (status == MLPBWD_OK) {

@@ -13,9 +13,9 @@
 typedef struct sweep_options {
     cli_options common; /* first: see cli_parse */
     double budget, compile_limit, run_limit;
-    int64_t compile_memory, repetitions, warmup, shard, shard_count, seed;
+    int64_t compile_memory, repetitions, warmup, shard, shard_count, seed, units;
     const char *arch, *replay;
-    bool retry_failed;
+    bool retry_failed, no_compile;
 } sweep_options;
 
 enum {
@@ -29,7 +29,9 @@ enum {
     KEY_WARMUP,
     KEY_SEED,
     KEY_REPLAY,
-    KEY_RETRY_FAILED
+    KEY_RETRY_FAILED,
+    KEY_UNITS,
+    KEY_NO_COMPILE
 };
 
 #define LIMIT_OPTIONS                                                                                                  \
@@ -48,12 +50,18 @@ static const struct argp_option tune_own[] = {
     {"seed", KEY_SEED, "N", 0, "Of the search's random choices (default 0)", 3},
     {"retry-failed", KEY_RETRY_FAILED, NULL, 0,
      "Try again what crashed, timed out, was wrong or did not compile in an earlier sweep", 3},
-    {"replay", KEY_REPLAY, "FILE", 0, "Take times from a recording instead of a device", 3},
+    {"no-compile", KEY_NO_COMPILE, NULL, 0,
+     "Take machine code from the database alone, whichever compiler made it; so it is also where there is no compiler",
+     3},
+    {"replay", KEY_REPLAY, "FILE", 0,
+     "Take times from a recording, for tests: without a device, or with --device emulated:ARCH, which then checks", 3},
     {0},
 };
 
 static const struct argp_option compile_own[] = {
-    {"arch", KEY_ARCH, "A", 0, "Architecture to compile for, such as sm_100a (needed)", 0},
+    {"arch", KEY_ARCH, "A", 0, "Architecture to compile for, such as sm_100a (this or --device is needed)", 0},
+    {"units", KEY_UNITS, "N", 0,
+     "Multiprocessors of the device to come, where it has not as many as the architecture's file says", 0},
     LIMIT_OPTIONS,
     {0},
 };
@@ -105,6 +113,12 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_RETRY_FAILED:
         options->retry_failed = true;
+        return 0;
+    case KEY_UNITS:
+        options->units = cli_integer(state, "--units", argument, 1, 100000);
+        return 0;
+    case KEY_NO_COMPILE:
+        options->no_compile = true;
         return 0;
     case KEY_REPLAY:
         options->replay = argument;
@@ -239,6 +253,8 @@ static int sweep(sweep_options *options, bool compile_only) {
                             .warmup = (int)options->warmup,
                             .compile_only = compile_only,
                             .arch = options->arch,
+                            .units = (int)options->units,
+                            .no_compile = options->no_compile,
                             .replay_path = options->replay,
                             .seed = (unsigned)options->seed,
                             .progress = print_progress,
@@ -293,18 +309,22 @@ int command_tune(int argc, char **argv) {
 
 int command_compile(int argc, char **argv) {
     static const cli_syntax syntax = {
-        .takes =
-            TAKES_DATABASE | TAKES_TEMPLATES | TAKES_SIZES | TAKES_TOKENS | TAKES_ACCURACY | TAKES_RESULT | TAKES_JOBS,
+        .takes = TAKES_DEVICE | TAKES_DATABASE | TAKES_TEMPLATES | TAKES_SIZES | TAKES_TOKENS | TAKES_ACCURACY |
+                 TAKES_RESULT | TAKES_JOBS,
         .own = compile_own,
         .parse = parse,
-        .doc = "Compiles the candidates of a sweep into the database; needs the compiler but no device. A later "
-               "`mlpbwd tune` on the device with the same database (or after `mlpbwd db merge`) compiles nothing.\v"
+        .doc = "Compiles every candidate that a sweep may come to into the database; needs the compiler but no device. "
+               "A later `mlpbwd tune` on the device with the same database (or after `mlpbwd db merge`) compiles "
+               "nothing, and needs no compiler. What does not compile is stored with the reason; an ended run goes on "
+               "where it was.\v"
                "Examples:\n"
-               "  mlpbwd compile --arch sm_100a --suite --db b200.sqlite --jobs 2\n"};
+               "  mlpbwd compile --arch sm_100a --suite --db b200.sqlite --jobs 2\n"
+               "  mlpbwd compile --arch sm_90a --units 114 --tokens 512\n"};
     sweep_options options = {0};
     cli_parse(&syntax, argc, argv, &options.common);
-    if (options.arch == NULL) {
-        cli_error("--arch A says for which architecture, such as sm_90a. `mlpbwd compile --help` has the options.");
+    if ((options.arch == NULL) == (options.common.device == NULL)) {
+        cli_error("--arch A says for which architecture, such as sm_90a (or --device D for which device; one of the "
+                  "two). `mlpbwd compile --help` has the options.");
         return EXIT_USAGE;
     }
     return sweep(&options, true);

@@ -108,7 +108,7 @@ static mlpbwd_status enqueue(phase *p, const char *hash, mlp_message *why) {
     source_state *state = find_source(s, hash);
     if (!state || state->outcome || state->queued)
         return MLPBWD_OK;
-    if (s->options.replay_path) { /* nothing runs, so nothing needs machine code */
+    if (s->search_only) { /* nothing runs, so nothing needs machine code */
         state->outcome = "compiled";
         return MLPBWD_OK;
     }
@@ -117,6 +117,10 @@ static mlpbwd_status enqueue(phase *p, const char *hash, mlp_message *why) {
         status = format_of(s, state, why);
     if (status == MLPBWD_OK && !state->outcome)
         recall_failure(s, hash, state);
+    if (status == MLPBWD_OK && !state->outcome && s->no_compiler) {
+        state->outcome = "invalid";
+        state->reason = strdup("the database has no machine code of it, and this sweep compiles nothing");
+    }
     if (status == MLPBWD_OK && !state->outcome && state->wanted) {
         state->queued = true;
         p->hashes[p->count] = hash;
@@ -205,6 +209,8 @@ mlpbwd_status compile_finish_plan(const sweep *s, json_t *plan, const char **bro
         if (state->code[0]) {
             json_object_set_new(module, "code", json_string(state->code));
             json_object_set_new(module, "code_format", json_string(state->format));
+            if (s->own_compiler) /* not what the architecture's file names */
+                json_object_set_new(module, "compiler", json_string(s->compiler));
         }
     }
     return MLPBWD_OK;

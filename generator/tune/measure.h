@@ -44,13 +44,16 @@ typedef struct measurer {
     double (*now)(void *self); /* seconds */
     void (*close)(void *self);
     dev_info device;
+    char compiler[16]; /* of the device, where it has one of its own; else "" */
 } measurer;
 
 void measure_result_free(measure_result *result); /* errors */
 
 /* Starts `mlpbwd __worker` on options->device. database: where machine code is looked up (this process reads it and
- * sends it over). */
+ * sends it over). With options->replay_path the device must be one without times of its own, and only checks. */
 mlpbwd_status measurer_open_worker(const tune_options *options, db *database, measurer *out, mlp_message *why);
+/* Candidates are checked by such a worker and get the times of options->replay_path. */
+mlpbwd_status measurer_open_checked_replay(const tune_options *options, db *database, measurer *out, mlp_message *why);
 /* options->replay_path:
  * {"device":{"name","arch","units","max_clock_mhz" (or none)},"times":{"SLOT/KERNEL/{canonical parameters}/TOKENS":us
  * or "outcome: reason"}, "passes":{"PIPELINE/{canonical slot ->

@@ -8,7 +8,8 @@
 
 typedef struct replay {
     json_t *recording;
-    double clock; /* what now() says */
+    double clock;     /* what now() says; not used with a checker */
+    measurer checker; /* runs and checks candidates on a device; self NULL: none does */
 } replay;
 
 static int by_value(const void *a, const void *b) {
@@ -119,12 +120,31 @@ static mlpbwd_status measure(void *self, const measure_request *request, measure
     return MLPBWD_OK;
 }
 
+static mlpbwd_status check_and_measure(void *self, const measure_request *request, measure_result *result,
+                                       mlp_message *why) {
+    replay *r = self;
+    measure_request check = *request;
+    check.repetitions = 0;
+    mlpbwd_status status = r->checker.measure(r->checker.self, &check, result, why);
+    if (status != MLPBWD_OK || result->interrupted || strcmp(result->outcome, "ok") != 0 || request->repetitions == 0)
+        return status;
+    json_t *errors = result->errors;
+    double seconds = result->seconds;
+    judge(r, request, result);
+    result->errors = errors;
+    result->seconds = seconds;
+    return MLPBWD_OK;
+}
+
 static double now(void *self) {
-    return ((const replay *)self)->clock;
+    const replay *r = self;
+    return r->checker.self ? r->checker.now(r->checker.self) : r->clock;
 }
 
 static void close_replay(void *self) {
     replay *r = self;
+    if (r->checker.self)
+        r->checker.close(r->checker.self);
     json_decref(r->recording);
     free(r);
 }
@@ -155,5 +175,22 @@ mlpbwd_status measurer_open_replay(const tune_options *options, measurer *out, m
     snprintf(out->device.name, sizeof out->device.name, "%s", name);
     snprintf(out->device.arch, sizeof out->device.arch, "%s", arch);
     snprintf(out->device.id, sizeof out->device.id, "replay");
+    return MLPBWD_OK;
+}
+
+mlpbwd_status measurer_open_checked_replay(const tune_options *options, db *database, measurer *out, mlp_message *why) {
+    mlpbwd_status status = measurer_open_replay(options, out, why);
+    if (status != MLPBWD_OK)
+        return status;
+    replay *r = out->self;
+    status = measurer_open_worker(options, database, &r->checker, why);
+    if (status != MLPBWD_OK) {
+        close_replay(r);
+        *out = (measurer){0};
+        return status;
+    }
+    out->measure = check_and_measure;
+    out->device = r->checker.device;
+    memcpy(out->compiler, r->checker.compiler, sizeof out->compiler);
     return MLPBWD_OK;
 }

@@ -86,15 +86,16 @@ static mlpbwd_status start(remote *r, mlp_message *why) {
     mlpbwd_status status = child_start(&r->child, "__worker", 0, why);
     if (status != MLPBWD_OK)
         return status;
-    json_t *request =
-        json_pack("{s:s,s:s,s:I,s:I,s:i,s:i,s:i}", "op", "open", "device", o->device ? o->device : "", "hidden_size",
-                  (json_int_t)o->hidden_size, "intermediate_size", (json_int_t)o->intermediate_size, "accuracy",
-                  o->accuracy, "activation", o->activation, "seed", (int)(o->seed & 0x7fffffff));
+    json_t *request = json_pack("{s:s,s:s,s:b,s:I,s:I,s:i,s:i,s:i}", "op", "open", "device", o->device ? o->device : "",
+                                "checks", o->replay_path != NULL, "hidden_size", (json_int_t)o->hidden_size,
+                                "intermediate_size", (json_int_t)o->intermediate_size, "accuracy", o->accuracy,
+                                "activation", o->activation, "seed", (int)(o->seed & 0x7fffffff));
     channel_message answer;
     status = ask(r, request, NULL, 0, OPEN_SECONDS, &answer, why);
     if (status != MLPBWD_OK)
         return status;
     read_device(answer.json, &r->owner->device);
+    snprintf(r->owner->compiler, sizeof r->owner->compiler, "%s", text_of(answer.json, "compiler"));
     channel_message_free(&answer);
     return MLPBWD_OK;
 }

@@ -28,6 +28,8 @@ json_t *record_measurement(const sweep *s, const char *signature, const measure_
                           s->compiler_version, "repetitions", s->options.repetitions, "warmup", s->options.warmup,
                           "run_limit_seconds", s->options.run_limit_seconds, "compile_limit_seconds",
                           s->options.compile_limit_seconds, "signature", signature);
+    if (m && s->options.replay_path)
+        json_object_set_new(m, "replayed", json_true());
     if (!m || !result)
         return m;
     if (s->measurer.device.power_limit_w > 0)
@@ -49,7 +51,8 @@ json_t *record_measurement(const sweep *s, const char *signature, const measure_
 /* ---- reading ---- */
 
 static void note_failed_source(sweep *s, const db_candidate *row, const json_t *measurement) {
-    bool failed = strcmp(row->outcome, "compile_failed") == 0 || strcmp(row->outcome, "compile_timeout") == 0;
+    bool failed = strcmp(row->outcome, "compile_failed") == 0 || strcmp(row->outcome, "compile_timeout") == 0 ||
+                  (row->device_name[0] == '\0' && strcmp(row->outcome, "crashed") == 0);
     /* another compiler may well accept it */
     if (!failed || strcmp(text_of(measurement, "compiler"), s->compiler_version) != 0 || s->options.retry_failed)
         return;
@@ -151,10 +154,27 @@ static mlpbwd_status settle_flights(sweep *s, mlp_message *why) {
     return status;
 }
 
+/* Of a sweep without a device only the sources that do not compile are of interest. */
+static mlpbwd_status note_compiled_row(void *user, const db_candidate *row, mlp_message *why) {
+    (void)why;
+    json_t *measurement = json_loads(row->measurement[0] ? row->measurement : "{}", 0, NULL);
+    note_failed_source(user, row, measurement);
+    json_decref(measurement);
+    return MLPBWD_OK;
+}
+
 mlpbwd_status record_load(sweep *s, mlp_message *why) {
     mlpbwd_status status = settle_flights(s, why);
     db_candidate like = rows_of_sweep(s);
-    return status == MLPBWD_OK ? db_each_candidate(s->database, &like, note_row, s, why) : status;
+    if (status == MLPBWD_OK)
+        status = db_each_candidate(s->database, &like, note_row, s, why);
+    if (status != MLPBWD_OK || !s->has_measurer)
+        return status;
+    db_candidate compiled = *ANY;
+    compiled.device_name = "";
+    compiled.arch = s->arch;
+    compiled.accuracy = s->options.accuracy;
+    return db_each_candidate(s->database, &compiled, note_compiled_row, s, why);
 }
 
 static bool is_final(const sweep *s, const json_t *row) {
@@ -214,7 +234,7 @@ static mlpbwd_status write_row(sweep *s, const db_candidate *row, mlp_message *w
 }
 
 mlpbwd_status record_in_flight(sweep *s, const record_key *key, mlp_message *why) {
-    if (s->options.replay_path) /* recorded times cannot crash */
+    if (s->search_only) /* recorded times cannot crash */
         return MLPBWD_OK;
     json_t *before = find_same(s, key);
     bool timed = strcmp(text_of(before, "outcome"), "ok") == 0;

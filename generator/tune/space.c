@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot with more variants than ALL_OF tries SOME_OF at random, then the neighbours of the best. */
+/* A slot with more variants than ALL_OF tries SOME_OF at random, then the neighbours of the best. A sweep that only
+ * compiles takes all: which neighbours are wanted is known only when times are, and which ones chance picks only with
+ * the seed. */
 enum { ALL_OF = 160, SOME_OF = 96, MOST_NEIGHBOURS = 24 };
 
 static bool won_elsewhere(const sweep *s, const variant *v) {
@@ -82,7 +84,8 @@ static mlpbwd_status take_drafts(sweep *s, const slot_of *where, draft *drafts, 
                                  mlp_message *why) {
     qsort(drafts, count, sizeof *drafts, by_order);
     mlpbwd_status status = MLPBWD_OK;
-    for (size_t i = 0; i < (count > ALL_OF ? SOME_OF : count) && status == MLPBWD_OK; i++)
+    const size_t taken = count > ALL_OF && !s->options.compile_only ? SOME_OF : count;
+    for (size_t i = 0; i < taken && status == MLPBWD_OK; i++)
         status = take(s, where, drafts[i].parameters, c, why);
     return status;
 }

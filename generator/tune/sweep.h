@@ -59,7 +59,11 @@ typedef struct sweep {
     measurer measurer;
     bool has_measurer;
     gen_target target;
-    char compiler[16], compiler_target[64], compiler_version[64]; /* of the arch file */
+    char compiler[16], compiler_target[64]; /* of the arch file, but for a device with a compiler of its own */
+    char compiler_version[64];              /* of machine code: this machine's compiler, or what the database has */
+    bool own_compiler;                      /* of the device: its machine code is for no other */
+    bool search_only;                       /* recorded times without a device: nothing is compiled or run */
+    bool no_compiler;                       /* what has no machine code in the database gets none */
     char arch[32];
     int compute_capability;        /* of the arch file */
     int units;                     /* of the device; without one, of the arch file or this machine: never 0 */

@@ -18,6 +18,7 @@ static const size_t COMPILE_MEMORY = (size_t)8 << 30;
 static mlpbwd_status fill_in(sweep *s, const tune_options *options, mlp_message *why) {
     tune_options *o = &s->options;
     *o = *options;
+    s->search_only = o->replay_path && !o->device;
     if (o->jobs <= 0)
         o->jobs = parallel_threads();
     if (o->compile_limit_seconds <= 0)
@@ -43,8 +44,11 @@ static mlpbwd_status fill_in(sweep *s, const tune_options *options, mlp_message 
         if (o->tokens[i] < 1 || o->tokens[i] > 2147483647)
             return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "cannot tune %lld tokens; 1 to 2147483647 are possible",
                             (long long)o->tokens[i]);
-    if (o->compile_only && !o->arch)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "compiling alone needs the name of an architecture");
+    if (o->compile_only && !o->arch == !o->device)
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "compiling alone needs an architecture or a device, not %s",
+                        o->arch ? "both" : "neither");
+    if (o->compile_only && o->no_compile)
+        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "a sweep that only compiles cannot do without compiling");
     if (!o->compile_only && o->token_count == 0)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "no number of tokens was given to tune for");
     return MLPBWD_OK;
@@ -55,12 +59,55 @@ static const char *text_of(const json_t *object, const char *key) {
     return text ? text : "";
 }
 
+/* How the database calls the machine code of a compiler for a target (dev_image's format). */
+static const char *format_of_code(const char *compiler, const char *target) {
+    if (strcmp(compiler, "nvrtc") == 0)
+        return strncmp(target, "compute_", strlen("compute_")) == 0 ? "ptx" : "cubin";
+    return strcmp(compiler, "emulated") == 0 ? "emulated-so" : "elf-so";
+}
+
+/* Machine code is known by its compiler's version: this machine's, or, where none is here or wanted, that of what the
+ * database has. */
+static mlpbwd_status settle_compiler(sweep *s, mlp_message *why) {
+    char ready[sizeof s->compiler_version] = "";
+    mlp_message missing = {""};
+    mlpbwd_status status = dev_compiler_version(s->compiler, s->compiler_version, sizeof s->compiler_version, &missing);
+    if (s->options.compile_only || (status != MLPBWD_OK && status != MLPBWD_UNSUPPORTED)) {
+        if (status != MLPBWD_OK)
+            *why = missing;
+        return status;
+    }
+    mlpbwd_status found = db_ready_compiler(s->database, s->arch, format_of_code(s->compiler, s->compiler_target),
+                                            ready, sizeof ready, why);
+    if (found != MLPBWD_OK)
+        return found;
+    if (status == MLPBWD_OK && !s->options.no_compile) {
+        if (ready[0] && strcmp(ready, s->compiler_version) != 0)
+            sweep_progress(s, true,
+                           "most machine code in the database is from %s and is compiled again by this machine's %s; "
+                           "--no-compile takes it as it is",
+                           ready, s->compiler_version);
+        return MLPBWD_OK;
+    }
+    if (!ready[0])
+        return mlp_fail(why, MLPBWD_UNSUPPORTED,
+                        "the database has no machine code for %s, and nothing is compiled (%s): `mlpbwd compile` puts "
+                        "it there",
+                        s->arch, status == MLPBWD_OK ? "--no-compile" : missing.text);
+    memcpy(s->compiler_version, ready, sizeof ready);
+    s->no_compiler = true;
+    sweep_progress(s, true, "nothing is compiled (%s): machine code of %s in the database serves",
+                   status == MLPBWD_OK ? "--no-compile" : missing.text, ready);
+    return MLPBWD_OK;
+}
+
 /* The first architecture of the device's ladder that the templates have. */
 static mlpbwd_status settle_arch(sweep *s, mlp_message *why) {
     json_t *archs = gen_describe_archs(s->generator), *arch = NULL;
     const dev_info *device = &s->measurer.device;
-    const char *name = s->has_measurer ? device->arch : s->options.arch;
-    for (size_t i = 0; s->has_measurer && i < device->ladder_length && !json_object_get(archs, name); i++)
+    const bool has_device = s->has_measurer || s->options.device;
+    const char *name = has_device ? device->arch : s->options.arch;
+    for (size_t i = 0; has_device && i < device->ladder_length && !json_object_get(archs, name); i++)
         name = device->ladder[i];
     arch = json_object_get(archs, name);
     mlpbwd_status status = MLPBWD_OK;
@@ -68,20 +115,50 @@ static mlpbwd_status settle_arch(sweep *s, mlp_message *why) {
         status = mlp_fail(why, MLPBWD_UNSUPPORTED, "no architecture file of the templates is named %s", name);
     if (status == MLPBWD_OK) {
         snprintf(s->arch, sizeof s->arch, "%s", name);
-        snprintf(s->compiler, sizeof s->compiler, "%s", text_of(arch, "compiler"));
+        s->own_compiler = s->measurer.compiler[0];
+        snprintf(s->compiler, sizeof s->compiler, "%s",
+                 s->own_compiler ? s->measurer.compiler : text_of(arch, "compiler"));
         snprintf(s->compiler_target, sizeof s->compiler_target, "%s", text_of(arch, "target"));
         s->compute_capability = (int)json_integer_value(json_object_get(arch, "compute_capability"));
-        s->units = s->has_measurer ? device->units : (int)json_integer_value(json_object_get(arch, "units"));
+        s->units = has_device ? device->units : (int)json_integer_value(json_object_get(arch, "units"));
+        if (s->options.units > 0)
+            s->units = s->options.units;
         if (s->units < 1)
             s->units = parallel_threads();
         s->rate =
             json_number_value(json_object_get(json_object_get(arch, "rates"), accuracy_names[s->options.accuracy]));
         s->memory_bandwidth = json_number_value(json_object_get(arch, "memory_bandwidth"));
         s->target = (gen_target){s->arch, s->options.accuracy};
-        if (!s->options.replay_path)
-            status = dev_compiler_version(s->compiler, s->compiler_version, sizeof s->compiler_version, why);
+        if (!s->search_only)
+            status = settle_compiler(s, why);
     }
     json_decref(archs);
+    return status;
+}
+
+/* The figures of a device to compile for; nothing runs there. */
+static mlpbwd_status read_device(sweep *s, mlp_message *why) {
+    dev *device = NULL;
+    dev_context *context = NULL;
+    mlpbwd_status status = dev_open(s->options.device, &device, why);
+    if (status != MLPBWD_OK)
+        return status;
+    s->measurer.device = *dev_get_info(device);
+    status = dev_context_get(device, &context, why);
+    if (status == MLPBWD_OK) {
+        snprintf(s->measurer.compiler, sizeof s->measurer.compiler, "%s", dev_compiler_of(context, ""));
+        dev_context_release(context);
+    }
+    dev_release(device);
+    return status;
+}
+
+static mlpbwd_status open_measurer(sweep *s, mlp_message *why) {
+    const tune_options *o = &s->options;
+    mlpbwd_status status = s->search_only   ? measurer_open_replay(o, &s->measurer, why)
+                           : o->replay_path ? measurer_open_checked_replay(o, s->database, &s->measurer, why)
+                                            : measurer_open_worker(o, s->database, &s->measurer, why);
+    s->has_measurer = status == MLPBWD_OK;
     return status;
 }
 
@@ -101,11 +178,10 @@ static mlpbwd_status open_all(sweep *s, mlp_message *why) {
     mlpbwd_status status = gen_open(o->template_folders, o->template_folder_count, NULL, &s->generator, why);
     if (status == MLPBWD_OK)
         status = db_open(o->database_path, DB_READ_WRITE, &s->database, why);
-    if (status == MLPBWD_OK && !o->compile_only) {
-        status = o->replay_path ? measurer_open_replay(o, &s->measurer, why)
-                                : measurer_open_worker(o, s->database, &s->measurer, why);
-        s->has_measurer = status == MLPBWD_OK;
-    }
+    if (status == MLPBWD_OK && !o->compile_only)
+        status = open_measurer(s, why);
+    if (status == MLPBWD_OK && o->compile_only && o->device)
+        status = read_device(s, why);
     if (status == MLPBWD_OK)
         status = settle_arch(s, why);
     if (status == MLPBWD_OK)
@@ -170,7 +246,7 @@ static mlpbwd_status tune_all(sweep *s, int64_t *tokens, trial_list *lists, mlp_
         status = space_default_plan(s, NULL, &plan, why);
     if (status == MLPBWD_OK)
         status = compile_sources(s, lists, count, deadline_in(s, COMPILE_SHARE), why);
-    if (status == MLPBWD_OK && !all && !sweep_interrupted(s) && !s->options.replay_path)
+    if (status == MLPBWD_OK && !all && !sweep_interrupted(s) && !s->search_only)
         status = winner_default_row(s, why);
     for (size_t i = 0; i < count && status == MLPBWD_OK && !sweep_interrupted(s); i++)
         if (!tuned[i])
@@ -208,10 +284,10 @@ static mlpbwd_status compile_everything(sweep *s, const int64_t *tokens, trial_l
         status = space_default_plan(s, NULL, &plan, why);
     if (status == MLPBWD_OK)
         status = compile_sources(s, lists, count, deadline_in(s, 1), why);
-    if (status != MLPBWD_OK || sweep_interrupted(s))
-        return status;
-    status = winner_default_row(s, why);
-    for (size_t i = 0; i < count && status == MLPBWD_OK; i++)
+    if (status == MLPBWD_OK && !sweep_interrupted(s))
+        status = winner_default_row(s, why);
+    for (size_t i = 0; i < count && status == MLPBWD_OK;
+         i++) /* after an interruption, too: what failed is known then */
         status = record_compiled(s, &lists[i], why);
     return status;
 }

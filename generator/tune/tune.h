@@ -11,7 +11,7 @@
 #include "generator.h"
 
 typedef struct tune_options {
-    const char *device; /* "cuda:0", "host" */
+    const char *device; /* "cuda:0", "host"; compile_only: NULL, or the device to compile for */
     const char *database_path;
     const char *const *template_folders;
     size_t template_folder_count;
@@ -25,9 +25,14 @@ typedef struct tune_options {
     double compile_limit_seconds, run_limit_seconds; /* per candidate; 0: 60 and 20 */
     size_t compile_memory_bytes;                     /* RLIMIT_AS of compile children; 0: 8 GiB */
     int repetitions, warmup;                         /* 0: 20 and 3 */
-    bool compile_only;       /* `mlpbwd compile --arch`: fills the database with ready machine code */
-    const char *arch;        /* compile_only: target; else NULL */
-    const char *replay_path; /* recorded times instead of a device: tests of the search; NULL */
+    bool compile_only; /* `mlpbwd compile`: fills the database with ready machine code, of every variant that a sweep
+                          with any seed may come to */
+    const char *arch;  /* compile_only: target, where device is NULL; else NULL */
+    int units;         /* compile_only: multiprocessors to prune for; 0: the device's, else the arch file's */
+    bool no_compile;   /* take machine code from the database alone, whichever compiler made it */
+    /* Recorded times, for tests. Without a device (NULL): of the search alone. With one: candidates are compiled and
+     * checked there; refused where a device gives times of its own. The rows are marked as replayed. */
+    const char *replay_path;
     unsigned seed;
     void (*progress)(void *user, const char *line); /* human-readable, with ETA; one line a call; may be NULL */
     void *user;

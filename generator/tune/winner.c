@@ -171,6 +171,8 @@ mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *
 }
 
 mlpbwd_status winner_default_row(sweep *s, mlp_message *why) {
+    if (s->own_compiler) /* its machine code is no architecture's */
+        return MLPBWD_OK;
     json_t *plan = NULL;
     const char *broken = NULL, *reason = "";
     mlpbwd_status status = space_default_plan(s, NULL, &plan, why);

@@ -1,5 +1,6 @@
 /* `mlpbwd __worker`: owns the device, checks and times candidates. Requests (channel.h):
- *   {"op":"open","device","hidden_size","intermediate_size","accuracy","activation","seed"} -> facts of the device
+ *   {"op":"open","device","checks","hidden_size","intermediate_size","accuracy","activation","seed"} -> facts of the
+ * device
  *   {"op":"blob","hash"} + machine code                                    (no answer)
  *   {"op":"tokens","tokens"}: inputs and reference for that many           -> {} + the reference's results
  *   the same + those results: an earlier worker's, so that only the inputs are made again     -> {}
@@ -17,14 +18,20 @@
 enum { SMALL_SHAPES = 4, REAL_SAMPLES = 32, KEPT_IMAGES = 16, MAX_LOCAL_BYTES = 512 };
 /* A timing of one candidate should not take longer than this; fewer repetitions then. */
 static const double TIMING_SECONDS = 0.4;
-/* Small shapes: one token; tails in every direction; the other GELU form; accumulation over several tiles. */
-static const struct {
+/* Small shapes: one token; tails in every direction; the other GELU form; accumulation over several tiles. A device
+ * without times is a slow one: smaller shapes there. */
+typedef struct small_shape {
     int64_t tokens, hidden_size, intermediate_size;
     bool other_activation, accumulate;
-} small_shapes[SMALL_SHAPES] = {{1, 192, 320, false, false},
-                                {77, 192, 320, false, false},
-                                {200, 320, 192, true, false},
-                                {541, 192, 320, false, true}};
+} small_shape;
+static const small_shape small_shapes[SMALL_SHAPES] = {{1, 192, 320, false, false},
+                                                       {77, 192, 320, false, false},
+                                                       {200, 320, 192, true, false},
+                                                       {541, 192, 320, false, true}},
+                         smaller_shapes[SMALL_SHAPES] = {{1, 64, 128, false, false},
+                                                         {70, 64, 128, false, false},
+                                                         {150, 128, 64, true, false},
+                                                         {200, 64, 128, false, true}};
 
 typedef struct kept_image {
     char *plan; /* its text, the key */
@@ -88,13 +95,24 @@ static mlpbwd_status keep_blob(worker *w, channel_message *message, mlp_message 
     return MLPBWD_OK;
 }
 
+/* Recorded times never stand in for those of a device that has its own. */
+static mlpbwd_status check_purpose(const dev *device, bool checks, mlp_message *why) {
+    if (!checks)
+        return dev_check_times(device, why);
+    if (dev_get_info(device)->timeless)
+        return MLPBWD_OK;
+    return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                    "--replay: device %s gives times of its own; recorded ones are for emulated devices",
+                    dev_get_info(device)->id);
+}
+
 static mlpbwd_status open_device(worker *w, const json_t *request, json_t *answer, mlp_message *why) {
     const char *spec;
     json_int_t hidden, intermediate;
-    int accuracy, activation, seed;
-    if (json_unpack((json_t *)request, "{s:s,s:I,s:I,s:i,s:i,s:i}", "device", &spec, "hidden_size", &hidden,
-                    "intermediate_size", &intermediate, "accuracy", &accuracy, "activation", &activation, "seed",
-                    &seed) != 0)
+    int accuracy, activation, seed, checks;
+    if (json_unpack((json_t *)request, "{s:s,s:b,s:I,s:I,s:i,s:i,s:i}", "device", &spec, "checks", &checks,
+                    "hidden_size", &hidden, "intermediate_size", &intermediate, "accuracy", &accuracy, "activation",
+                    &activation, "seed", &seed) != 0)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "the tuner's open request is incomplete");
     w->problem = (mlpbwd_problem){.batch_size = 1,
                                   .hidden_size = hidden,
@@ -104,7 +122,7 @@ static mlpbwd_status open_device(worker *w, const json_t *request, json_t *answe
     w->seed = (unsigned)seed;
     mlpbwd_status status = dev_open(spec[0] ? spec : NULL, &w->device, why);
     if (status == MLPBWD_OK)
-        status = dev_check_times(w->device, why);
+        status = check_purpose(w->device, checks, why);
     if (status == MLPBWD_OK)
         status = dev_context_get(w->device, &w->context, why);
     if (status != MLPBWD_OK)
@@ -124,6 +142,7 @@ static mlpbwd_status open_device(worker *w, const json_t *request, json_t *answe
     json_object_set_new(answer, "compute_capability", json_integer(info.compute_capability));
     json_object_set_new(answer, "max_clock_mhz", json_real(info.max_clock_mhz));
     json_object_set_new(answer, "power_limit_w", json_real(info.power_limit_w));
+    json_object_set_new(answer, "compiler", json_string(dev_compiler_of(w->context, "")));
     return MLPBWD_OK;
 }
 
@@ -188,14 +207,15 @@ static plan_image *load(worker *w, const char *plan, const mlpbwd_problem *probl
 }
 
 static void check_small(worker *w, const char *plan, measurement *m) {
+    const small_shape *shapes = dev_get_info(w->device)->timeless ? smaller_shapes : small_shapes;
     for (int i = 0; i < SMALL_SHAPES && !m->outcome; i++) {
         mlpbwd_problem problem = w->problem;
-        problem.seq_len = small_shapes[i].tokens;
-        problem.hidden_size = small_shapes[i].hidden_size;
-        problem.intermediate_size = small_shapes[i].intermediate_size;
-        if (small_shapes[i].other_activation)
+        problem.seq_len = shapes[i].tokens;
+        problem.hidden_size = shapes[i].hidden_size;
+        problem.intermediate_size = shapes[i].intermediate_size;
+        if (shapes[i].other_activation)
             problem.activation = problem.activation == MLPBWD_GELU_ERF ? MLPBWD_GELU_TANH : MLPBWD_GELU_ERF;
-        if (small_shapes[i].accumulate)
+        if (shapes[i].accumulate)
             problem.flags |= MLPBWD_FLAG_ACCUMULATE;
         mlp_message why = {""};
         if (!w->small[i]) {
