@@ -46,12 +46,12 @@ __device__ __forceinline__ void consumer_barrier(int consumer) {
         named_barrier<2, 128>();
 }
 
-/* accumulators (+)= 64 rows of one slot's A * B of another (or the same), 64 of K */
-__device__ __forceinline__ void multiply(float (&accumulators)[HALF_TILE], u32 a, u32 b, int accumulate) {
+/* accumulators (+)= 64 rows of one slot's A * B of another (or the same), 64 of K; a and b are descriptors */
+__device__ __forceinline__ void multiply(float (&accumulators)[HALF_TILE], u64 a, u64 b, int accumulate) {
 #pragma unroll
     for (int step = 0; step < 4; ++step)
-        wgmma_f16<!A_K_MAJOR>(accumulators, matrix_descriptor(a + step * (A_K_MAJOR ? 32 : 2048), BLOCK_BYTES, 1024),
-                              matrix_descriptor(b + step * 2048, BLOCK_BYTES, 1024), accumulate + step > 0);
+        wgmma_f16<!A_K_MAJOR>(accumulators, matrix_further(a, step * (A_K_MAJOR ? 32 : 2048)), matrix_further(b, step * 2048),
+                              accumulate + step > 0);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -61,7 +61,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int M = ${m}, N = ${n}, K = ${k};
     ${early_exit}
     __shared__ Barriers barriers;
-    const int warpgroup = threadIdx.x / 128;
+    /* by a shuffle, so that the compiler knows it equal in a warp and keeps what follows from it in uniform registers */
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const u32 ring = shared_address(shared_memory), full = shared_address(barriers.full), empty = shared_address(barriers.empty);
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < SLOTS; ++slot) {
@@ -108,6 +109,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int consumer = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
         const int exponent_a = exponent_in_force(scale_a, ${lowest_a}), exponent_b = exponent_in_force(scale_b, LOWEST_INPUT);
         const Factor unscale = make_factor(-(exponent_a + exponent_b));
+        const u64 first_a = matrix_descriptor(ring + consumer * BLOCK_BYTES, BLOCK_BYTES, 1024);
+        const u64 first_b = matrix_descriptor(ring + A_BLOCKS * BLOCK_BYTES, BLOCK_BYTES, 1024);
         for (int work = blockIdx.x; work < work_count; work += gridDim.x) {
             int tile_m, tile_n;
             raster(work % tiles, group_m, tiles_m, tiles_n, tile_m, tile_n);
@@ -122,12 +125,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             u32 previous_high = 0, previous_low = 0;
 #pragma unroll 1
             for (int k = 0; k < steps; ++k) {
-                const u32 high_slot = ring + at.slot * SLOT_BYTES, high_empty = empty + at.slot * 8;
+                const u64 high_a = matrix_further(first_a, at.slot * SLOT_BYTES), high_b = matrix_further(first_b, at.slot * SLOT_BYTES);
+                const u32 high_empty = empty + at.slot * 8;
                 mbarrier_wait(full + at.slot * 8, at.phase);
                 at.next();
-                const u32 low_slot = ring + at.slot * SLOT_BYTES, low_empty = empty + at.slot * 8;
+                const u64 low_a = matrix_further(first_a, at.slot * SLOT_BYTES), low_b = matrix_further(first_b, at.slot * SLOT_BYTES);
+                const u32 low_empty = empty + at.slot * 8;
                 wgmma_fence();
-                multiply(high, high_slot + consumer * BLOCK_BYTES, high_slot + A_BLOCKS * BLOCK_BYTES, 0);
+                multiply(high, high_a, high_b, 0);
                 wgmma_commit();
                 wgmma_wait<1>(); /* the cross products of the step before have read their slots */
                 if (k > 0 && lane == 0) {
@@ -139,8 +144,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 mbarrier_wait(full + at.slot * 8, at.phase);
                 at.next();
                 wgmma_fence();
-                multiply(cross, high_slot + consumer * BLOCK_BYTES, low_slot + A_BLOCKS * BLOCK_BYTES, k);
-                multiply(cross, low_slot + consumer * BLOCK_BYTES, high_slot + A_BLOCKS * BLOCK_BYTES, 1);
+                multiply(cross, high_a, low_b, k);
+                multiply(cross, low_a, high_b, 1);
                 wgmma_commit();
                 wgmma_wait<1>();
 #pragma unroll
