@@ -64,7 +64,7 @@ return {
     return true
   end,
   tile = function(c)
-    return { m = 128 * ctas(c.p), n = c.p.tile_n, parts = split_k.parts(c), blocks = ctas(c.p), overlap = true }
+    return umma.tile(c, c.p.tile_n, 2, true)
   end,
   workspace = split_k.workspace,
   source = function(c)

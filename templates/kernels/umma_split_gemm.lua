@@ -45,6 +45,9 @@ return {
     end
     return true
   end,
+  tile = function(c)
+    return umma.tile(c, TILE_N, 4, false)
+  end,
   workspace = split_k.workspace,
   source = function(c)
     local values = umma.values(c, "kernels/umma_split_gemm_store.cu", {

@@ -18,6 +18,12 @@ function M.ctas(p)
   return p.pair and 2 or 1
 end
 
+-- for predicted times (a kernel's `tile`); overlap: results are written under the next tile's main loop
+function M.tile(c, tile_n, operand_bytes, overlap)
+  local blocks = M.ctas(c.p)
+  return { m = 128 * blocks, n = tile_n, parts = split_k.parts(c), blocks = blocks, operand_bytes = operand_bytes, overlap = overlap }
+end
+
 -- why a variant is not worth timing, or nil
 function M.prune(c, problem, tile_n)
   local p, role = c.p, roles[c.role]
