@@ -20,8 +20,9 @@ return {
     },
     -- HGX B200 datasheet: up to 8 TB/s a GPU (a device query in pytorch/ao pull request 4002: 7680 bit at 3996 MHz = 7.67)
     memory_bandwidth = 8000e9,
-    -- nobody states what the L2 delivers: 0 leaves it out of predictions
-    l2_bandwidth = 0,
+    -- Nobody states what the L2 delivers. At least this: tiles of 256 x 256 take 1 byte for 128 flop, and Modular's blog
+    -- (Matrix multiplication on Blackwell, part 4) reports 1772 TFLOP/s with pairs, for which such tiles are the largest.
+    l2_bandwidth = 13.8e12,
     l2_bytes = 126.5e6, -- the same device query
     max_clock_mhz = 1965, -- stas00/ml-engineering, compute/accelerator
     units = 148, -- as in the rates above: what CUDA reports for a B200
