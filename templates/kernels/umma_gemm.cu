@@ -3,6 +3,7 @@ ${ptx}
 ${ptx_sm90}
 ${ptx_cluster}
 ${ptx_sm100}
+${ptx_tma}
 ${raster}
 ${scale}
 ${gelu}
@@ -170,6 +171,7 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
             __syncwarp();
             sums_of.next(SUMS);
         }
+        ${writer_end}
     }
     all_blocks_barrier();
     if (warp == MULTIPLIER) {

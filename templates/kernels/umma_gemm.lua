@@ -7,9 +7,18 @@ local cuda = import "lib/cuda_text.lua"
 
 local operand_type = { tf32 = 0, bf16 = 1 } -- umma_instruction in ptx_sm100.cuh
 
+-- do bulk copies write the result?
+local function sends(c)
+  return not roles[c.role].gelu and c.p.store == "bulk"
+end
+
+-- the ring, and what the writing warps have: for bulk copies two slices of 32 rows each
 local function shared_bytes(c, stages)
   local p = c.p
   local ring = (stages or p.stages) * (128 + p.tile_n // umma.ctas(p)) * 128
+  if sends(c) then
+    return ring + p.writers * 4 * 2 * 32 * (p.slice * 4 + 16)
+  end
   return ring + umma.epilogue_bytes(c, p.writers, p.slice)
 end
 
@@ -32,6 +41,8 @@ return {
       end },
     { name = "writers", doc = "warpgroups that write results", values = { 1, 2 }, default = 1 },
     { name = "slice", doc = "columns of sums that a writing warp takes up at once", values = { 32, 64 }, default = 64 },
+    { name = "store", doc = "how results leave: from registers, or through shared memory by bulk copies", values = { "direct", "bulk" },
+      default = "direct", roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } },
     umma.schedule,
     umma.group_m,
     split_k.parameter,
@@ -70,11 +81,16 @@ return {
   source = function(c)
     local p = c.p
     local pack = cuda.pack[c.accuracy]
-    local values = umma.values(c, "kernels/umma_gemm_store.cu", {
+    local values = umma.values(c, sends(c) and "kernels/umma_gemm_bulk.cu" or "kernels/umma_gemm_store.cu", {
       take = text "kernels/umma_gemm_take.cu", derivative = "gelu_derivative_16", copies = 1,
       put = ("*(uint2 *)place = {%s(y.x * rescale, y.y * rescale), %s(y.z * rescale, y.w * rescale)};"):format(pack, pack),
     })
     values.tile_n, values.writers, values.slice = p.tile_n, p.writers, p.slice
+    values.ptx_tma, values.writer_end = "", ""
+    if sends(c) then
+      values.ptx_tma, values.writer_state = text "lib/ptx_tma.cuh", "u32 sends = 0;"
+      values.writer_end = "bulk_wait<0>(); /* results have left the shared memory, which ends with the block */"
+    end
     values.operand_type = operand_type[c.accuracy]
     return fill(text "kernels/umma_gemm.cu", values)
   end,
