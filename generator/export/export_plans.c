@@ -163,8 +163,10 @@ static mlpbwd_status add_plan(writing *w, const export_plan *plan, size_t *index
         }
     }
     plan_image *image = calloc(1, sizeof *image);
-    mlpbwd_status status = image != NULL ? analyse(state, plan, image, w->why)
-                                         : mlp_fail(w->why, MLPBWD_OUT_OF_MEMORY, "out of memory while exporting");
+    if (image == NULL) {
+        return mlp_fail(w->why, MLPBWD_OUT_OF_MEMORY, "out of memory while exporting");
+    }
+    mlpbwd_status status = analyse(state, plan, image, w->why);
     w->plan = plan->plan;
     if (status == MLPBWD_OK) {
         status = write_plan(w, image, *index);
