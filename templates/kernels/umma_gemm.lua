@@ -13,13 +13,14 @@ local function sends(c)
 end
 
 -- the ring, and what the writing warps have: for bulk copies two slices of 32 rows each
-local function shared_bytes(c, stages)
+local function shared_bytes(c, stages, slice)
   local p = c.p
-  local ring = (stages or p.stages) * (128 + p.tile_n // umma.ctas(p)) * 128
+  stages, slice = stages or p.stages, slice or p.slice
+  local ring = stages * (128 + p.tile_n // umma.ctas(p)) * 128
   if sends(c) then
-    return ring + p.writers * 4 * 2 * 32 * (p.slice * 4 + 16)
+    return ring + p.writers * 4 * 2 * 32 * (slice * 4 + 16)
   end
-  return ring + umma.epilogue_bytes(c, p.writers, p.slice)
+  return ring + umma.epilogue_bytes(c, p.writers, slice)
 end
 
 return {
@@ -35,9 +36,9 @@ return {
   params = {
     umma.pair,
     { name = "tile_n", doc = "columns of C a tile has", values = { 64, 128, 192, 256 }, default = 256 },
-    { name = "stages", doc = "depth of the ring of operand blocks", values = { 3, 4, 5, 6, 7 },
+    { name = "stages", doc = "depth of the ring of operand blocks", values = { 3, 4, 5, 6, 7, 8, 9 },
       default = function(c)
-        return roles[c.role].gelu and 5 or 6
+        return roles[c.role].gelu and 6 or 7
       end },
     { name = "writers", doc = "warpgroups that write results", values = { 1, 2 }, default = 1 },
     { name = "slice", doc = "columns of sums that a writing warp takes up at once", values = { 32, 64 }, default = 64 },
@@ -66,11 +67,18 @@ return {
     if why then
       return false, why
     end
-    if p.tile_n >= problem[roles[c.role].n] + 64 then
+    local m, n = problem[roles[c.role].m], problem[roles[c.role].n]
+    if p.tile_n >= n + 64 then
       return false, "tile wider than the matrix"
     end
-    if p.stages + 2 <= 7 and umma.fits(c, shared_bytes(c, p.stages + 2)) then
-      return false, "ring far less deep than fits"
+    if p.tile_n < 192 and ((m + 127) // 128) * ((n + 255) // 256) >= 4 * problem.units then
+      return false, "narrow tiles where there are many wide ones"
+    end
+    if p.stages < 9 and umma.fits(c, shared_bytes(c, p.stages + 1)) then
+      return false, "ring less deep than fits"
+    end
+    if p.slice == 32 and p.tile_n % (64 * p.writers) == 0 and umma.fits(c, shared_bytes(c, math.min(p.stages, 4), 64)) then
+      return false, "narrow slices where wide ones fit"
     end
     return true
   end,

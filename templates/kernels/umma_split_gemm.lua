@@ -1,4 +1,5 @@
 -- The four GEMMs of the fp32 class on tcgen05, operands as pairs of scaled fp16; see umma_split_gemm.cu.
+local roles = import "lib/roles.lua"
 local gemm = import "lib/gemm16.lua"
 local split_k = import "lib/split_k.lua"
 local umma = import "lib/umma.lua"
@@ -21,8 +22,10 @@ return {
   end,
   params = {
     umma.pair,
-    { name = "stages", doc = "depth of the ring; a stage is hi or lo of both operands for 64 of K", values = { 4, 5, 6, 7, 8 },
-      default = 6 },
+    { name = "stages", doc = "depth of the ring; a stage is hi or lo of both operands for 64 of K", values = { 4, 5, 6, 7, 8, 9 },
+      default = function(c)
+        return roles[c.role].gelu and 6 or 9
+      end },
     { name = "promoted", doc = "blocks of 64 of K whose sums the tensor core keeps before they are added in fp32", values = { 1, 2, 4 },
       default = 1 },
     umma.schedule,
@@ -40,8 +43,8 @@ return {
     if why then
       return false, why
     end
-    if c.p.stages + 2 <= 8 and umma.fits(c, shared_bytes(c, c.p.stages + 2)) then
-      return false, "ring far less deep than fits"
+    if c.p.stages < 9 and umma.fits(c, shared_bytes(c, c.p.stages + 1)) then
+      return false, "ring less deep than fits"
     end
     return true
   end,
