@@ -106,6 +106,10 @@ extern "C" __global__ void ${cluster} __launch_bounds__(THREADS, 1)
                 stage_of.next(STAGES);
             }
         }
+        for (int i = 0; i < STAGES; ++i) { /* nobody leaves before the last commits have arrived */
+            mbarrier_wait(empty + stage_of.at * 8, stage_of.phase ^ 1);
+            stage_of.next(STAGES);
+        }
     } else if (warp == MULTIPLIER) {
         if (rank == 0) {
             const u64 first_a = umma_descriptor(ring, BLOCK_BYTES, 1024);
