@@ -20,11 +20,12 @@
                             for (int j = 0; j < 8; ++j)
 #pragma unroll
                                 for (int e = 0; e < 2; ++e) {
-                                    const float2 x = load_pair(before + (j * 8 + e) * PITCH);
+                                    const bool inside = j * 8 + e < lane_rows_left;
+                                    const float2 x = inside ? load_pair(before + (j * 8 + e) * PITCH) : float2{0.0f, 0.0f};
                                     const float2 y = {sums[j * 4 + e] * gelu_derivative<form.value>(x.x),
                                                       sums[j * 4 + 2 + e] * gelu_derivative<form.value>(x.y)};
                                     u32 packed = ${pack}(y.x * rescale, y.y * rescale);
-                                    if (j * 8 + e < lane_rows_left) {
+                                    if (inside) {
                                         column_sum.x += y.x;
                                         column_sum.y += y.y;
                                         largest_out = max_finite_abs(max_finite_abs(largest_out, y.x), y.y);
