@@ -14,53 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "export_fixture.h"
 #include "plan_image_private.h"
-#include "run_tool.h"
-
-#define RUN(around, ...) run_program((const char *const[]){TOOL, __VA_ARGS__, NULL}, around)
-
-static char folder[4096];
-static const char *const bare[] = {"MLPBWD_SHIPPED_DATABASE=", "MLPBWD_NVRTC=/nonexistent", NULL};
-static const run_surroundings plain = {.environment = bare, .limit_seconds = 200};
-
-static int set_up(void **state) {
-    (void)state;
-    make_folder(folder, sizeof folder);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    remove_folder(folder);
-    return 0;
-}
-
-static void save(const char *name, const char *content) {
-    FILE *file = fopen(path_in(folder, name), "w");
-    assert_non_null(file);
-    assert_true(fputs(content, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static const char *text(const json_t *object, const char *key) {
-    const char *value = json_string_value(json_object_get(object, key));
-    return value != NULL ? value : "";
-}
-
-static int64_t number(const json_t *object, const char *key) {
-    return json_integer_value(json_object_get(object, key));
-}
-
-/* Standard output of a shell command run in the test's folder (malloc'ed); it must succeed. */
-static char *shell(const char *command) {
-    const run_surroundings around = {.environment = bare, .folder = folder, .limit_seconds = 250};
-    run_result result = run_program((const char *const[]){"/bin/sh", "-c", command, NULL}, &around);
-    if (result.code != 0) {
-        fail_msg("%s: code %d\n%s%s", command, result.code, result.output, result.errors);
-    }
-    free(result.errors);
-    return result.output;
-}
 
 /* Prints the passes of "T UNITS" pairs as a JSON list; {"error"} where there is none. */
 static const char printer[] =
@@ -105,8 +60,8 @@ static const char printer[] =
 
 static void compare_launch(const json_t *got, const image_launch *want, const char *kernel, const char *source) {
     const json_t *extents = json_object_get(got, "extents"), *arguments = json_object_get(got, "arguments");
-    assert_int_equal(number(got, "stream"), want->stream);
-    assert_int_equal(number(got, "shared"), want->shared_bytes);
+    assert_int_equal(export_number(got, "stream"), want->stream);
+    assert_int_equal(export_number(got, "shared"), want->shared_bytes);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(json_integer_value(json_array_get(extents, i)), want->grid[i]);
         assert_int_equal(json_integer_value(json_array_get(extents, 3 + i)), want->block[i]);
@@ -134,27 +89,16 @@ static void compare_launch(const json_t *got, const image_launch *want, const ch
     (void)snprintf(entry, sizeof entry, "%s of ", want->entry);
     assert_true(strncmp(kernel, entry, strlen(entry)) == 0);
     assert_true(asprintf(&file, "grep -c %s solution/%s", source, kernel + strlen(entry)) > 0);
-    content = shell(file);
+    content = export_shell(file);
     assert_string_equal(content, "1\n");
     free(content);
     free(file);
 }
 
-/* The names of the table in mlpbwd_kernels.cpp, in its order. */
-static json_t *kernel_names(void) {
-    char *lines = shell("sed -n 's/^    {\"\\(.*\\)\", .*/\\1/p' solution/mlpbwd_kernels.cpp"), *rest = lines;
-    json_t *names = json_array();
-    for (char *line = strsep(&rest, "\n"); line != NULL && line[0] != '\0'; line = strsep(&rest, "\n")) {
-        (void)json_array_append_new(names, json_string(line));
-    }
-    free(lines);
-    return names;
-}
-
 static void compare(const json_t *got, const json_t *plan, int64_t tokens, int units, const json_t *names) {
     const mlpbwd_problem problem = {.batch_size = 1, .seq_len = tokens, .hidden_size = 2048, .intermediate_size = 8192};
     dev_info device = {.ladder_length = 1, .units = units};
-    (void)snprintf(device.ladder[0], sizeof device.ladder[0], "%s", text(plan, "arch"));
+    (void)snprintf(device.ladder[0], sizeof device.ladder[0], "%s", export_text(plan, "arch"));
     plan_image *image = calloc(1, sizeof *image);
     mlp_message why = {""};
     assert_non_null(image);
@@ -167,7 +111,7 @@ static void compare(const json_t *got, const json_t *plan, int64_t tokens, int u
     }
     assert_int_equal(plan_image_analyse(image, &why), MLPBWD_OK);
     const json_t *launches = json_object_get(got, "launches"), *buffers = json_object_get(got, "buffers");
-    assert_int_equal(number(got, "streams"), image->stream_count);
+    assert_int_equal(export_number(got, "streams"), image->stream_count);
     assert_int_equal(json_array_size(launches), image->launch_count);
     assert_int_equal(json_array_size(buffers), image->buffer_count);
     size_t end = 0;
@@ -177,46 +121,15 @@ static void compare(const json_t *got, const json_t *plan, int64_t tokens, int u
         assert_int_equal(json_integer_value(json_array_get(buffer, 1)), end); /* one behind the other */
         end += (size_t)json_integer_value(json_array_get(buffer, 0));
     }
-    assert_int_equal(number(got, "workspace"), end);
+    assert_int_equal(export_number(got, "workspace"), end);
     for (size_t l = 0; l < image->launch_count; l++) {
         const json_t *launch = json_array_get(launches, l);
         const json_t *module = json_array_get(json_object_get(plan, "modules"), image->launches[l].module);
         compare_launch(launch, &image->launches[l],
-                       json_string_value(json_array_get(names, (size_t)number(launch, "kernel"))),
-                       text(module, "source"));
+                       json_string_value(json_array_get(names, (size_t)export_number(launch, "kernel"))),
+                       export_text(module, "source"));
     }
     plan_image_destroy(image);
-}
-
-/* Stored plans of two pipelines, one with side streams, looked up for T = 256 and 4096. */
-static void make_solution(json_t **rows) {
-    static const char winners[] =
-        "{\"format\":\"mlpbwd-winners\",\"version\":1,\"rows\":["
-        "{\"accuracy\":\"tf32\",\"arch\":\"sm_90a\",\"compute_capability\":90,\"date\":\"2026-12-01T00:00:00Z\","
-        "\"device_name\":\"Test GPU\",\"hidden_size\":2048,\"intermediate_size\":8192,\"max_tokens\":2147483647,"
-        "\"median_us\":1.0,\"min_tokens\":1,\"origin\":\"tune\",\"parameters\":{},\"pipeline\":\"wgmma_exact\","
-        "\"tokens\":256,\"units\":100},"
-        "{\"accuracy\":\"tf32\",\"arch\":\"sm_90a\",\"compute_capability\":90,\"date\":\"2026-12-01T00:00:00Z\","
-        "\"device_name\":\"Test GPU\",\"hidden_size\":2048,\"intermediate_size\":8192,\"max_tokens\":2147483647,"
-        "\"median_us\":2.0,\"min_tokens\":1,\"origin\":\"tune\",\"parameters\":{},\"pipeline\":\"mma_overlap\","
-        "\"tokens\":4096,\"units\":100}]}";
-    save("winners.json", winners);
-    run_result result =
-        RUN(&plain, "db", "import", "--db", path_in(folder, "test.sqlite"), path_in(folder, "winners.json"));
-    assert_int_equal(result.code, 0);
-    run_result_free(&result);
-    result = RUN(&plain, "db", "export", "--with-code", "--db", path_in(folder, "test.sqlite"), "--output",
-                 path_in(folder, "rows.json"));
-    assert_int_equal(result.code, 0);
-    run_result_free(&result);
-    result = RUN(&plain, "export", "--sol-execbench", path_in(folder, "solution"), "--arch", "sm_90a", "--db",
-                 path_in(folder, "test.sqlite"));
-    assert_int_equal(result.code, 0);
-    run_result_free(&result);
-    json_t *exported = json_load_file(path_in(folder, "rows.json"), 0, NULL);
-    *rows = json_incref(json_object_get(exported, "rows"));
-    json_decref(exported);
-    assert_int_equal(json_array_size(*rows), 2);
 }
 
 static void geometry_is_the_runtimes(void **state) {
@@ -226,19 +139,19 @@ static void geometry_is_the_runtimes(void **state) {
     static const int64_t tokens[] = {1,    63,   64,   65,   128,  541,   1023,    1024,
                                      1448, 1449, 2164, 4096, 6184, 16384, 1000003, 2147483647};
     static const int units[] = {132, 148, 7, 1};
-    json_t *rows = NULL;
     char command[4096];
-    make_solution(&rows);
-    save("printer.cpp", printer);
-    free(shell("c++ -std=c++17 -Wall -Wextra -Werror -O0 -Isolution -o printer printer.cpp solution/mlpbwd_plans.cpp"));
-    json_t *names = kernel_names();
+    json_t *rows = export_make_solution();
+    export_save("printer.cpp", printer);
+    free(export_shell(
+        "c++ -std=c++17 -Wall -Wextra -Werror -O0 -Isolution -o printer printer.cpp solution/mlpbwd_plans.cpp"));
+    json_t *names = export_kernel_names();
     size_t used = (size_t)snprintf(command, sizeof command, "./printer 0 132 -5 132 2147483648 132");
     for (size_t u = 0; u < 4; u++) {
         for (size_t t = 0; t < sizeof tokens / sizeof tokens[0]; t++) {
             used += (size_t)snprintf(command + used, sizeof command - used, " %lld %d", (long long)tokens[t], units[u]);
         }
     }
-    char *output = shell(command);
+    char *output = export_shell(command);
     json_t *passes = json_loads(output, 0, NULL);
     assert_non_null(passes);
     for (size_t i = 0; i < 3; i++) {
@@ -246,9 +159,7 @@ static void geometry_is_the_runtimes(void **state) {
     }
     for (size_t u = 0, i = 3; u < 4; u++) {
         for (size_t t = 0; t < sizeof tokens / sizeof tokens[0]; t++, i++) {
-            const json_t *row = json_array_get(rows, tokens[t] <= 1448 ? 0 : 1);
-            assert_int_equal(number(row, "tokens"), tokens[t] <= 1448 ? 256 : 4096);
-            compare(json_array_get(passes, i), json_object_get(row, "plan"), tokens[t], units[u], names);
+            compare(json_array_get(passes, i), export_plan_for(rows, tokens[t]), tokens[t], units[u], names);
         }
     }
     json_decref(passes);
@@ -260,26 +171,25 @@ static void geometry_is_the_runtimes(void **state) {
 /* Arithmetic of expressions at its edges: what is no 64-bit integer is an exception, never a wrong number. */
 static void integers_are_checked(void **state) {
     (void)state;
-    json_t *rows = NULL;
-    make_solution(&rows);
-    json_decref(rows);
-    save("integers.cpp",
-         "#include \"mlpbwd_pass.hpp\"\n"
-         "#include <cstdio>\n"
-         "using namespace mlpbwd;\n"
-         "template <typename F> static int throws(F f) { try { f(); } catch (const std::exception &) { return 1; }\n"
-         "    return 0; }\n"
-         "int main() {\n"
-         "    const integer most(INT64_MAX), least(INT64_MIN), none(0);\n"
-         "    std::printf(\"%d%d%d%d%d%d%d \", throws([&] { most + 1_i; }), throws([&] { least - 1_i; }),\n"
-         "                throws([&] { most * 2_i; }), throws([&] { 1_i / none; }), throws([&] { 1_i % none; }),\n"
-         "                throws([&] { least / (-1_i); }), throws([&] { align(1_i, none); }));\n"
-         "    std::printf(\"%lld %lld %lld %lld %lld %lld %lld\\n\", (long long)ceildiv(7_i, 2_i).value(),\n"
-         "                (long long)ceildiv(-7_i, 2_i).value(), (long long)((-7_i) / 2_i).value(),\n"
-         "                (long long)((-7_i) % 2_i).value(), (long long)align(65_i, 64_i).value(),\n"
-         "                (long long)min(3_i, 1_i, 2_i).value(), (long long)max(3_i, 5_i, 4_i).value());\n"
-         "}\n");
-    char *output = shell("c++ -std=c++17 -Isolution -o integers integers.cpp 2>/dev/null && ./integers");
+    json_decref(export_make_solution());
+    export_save(
+        "integers.cpp",
+        "#include \"mlpbwd_pass.hpp\"\n"
+        "#include <cstdio>\n"
+        "using namespace mlpbwd;\n"
+        "template <typename F> static int throws(F f) { try { f(); } catch (const std::exception &) { return 1; }\n"
+        "    return 0; }\n"
+        "int main() {\n"
+        "    const integer most(INT64_MAX), least(INT64_MIN), none(0);\n"
+        "    std::printf(\"%d%d%d%d%d%d%d \", throws([&] { most + 1_i; }), throws([&] { least - 1_i; }),\n"
+        "                throws([&] { most * 2_i; }), throws([&] { 1_i / none; }), throws([&] { 1_i % none; }),\n"
+        "                throws([&] { least / (-1_i); }), throws([&] { align(1_i, none); }));\n"
+        "    std::printf(\"%lld %lld %lld %lld %lld %lld %lld\\n\", (long long)ceildiv(7_i, 2_i).value(),\n"
+        "                (long long)ceildiv(-7_i, 2_i).value(), (long long)((-7_i) / 2_i).value(),\n"
+        "                (long long)((-7_i) % 2_i).value(), (long long)align(65_i, 64_i).value(),\n"
+        "                (long long)min(3_i, 1_i, 2_i).value(), (long long)max(3_i, 5_i, 4_i).value());\n"
+        "}\n");
+    char *output = export_shell("c++ -std=c++17 -Isolution -o integers integers.cpp 2>/dev/null && ./integers");
     assert_string_equal(output, "1111111 4 -3 -3 -1 128 1 5\n");
     free(output);
 }
@@ -287,41 +197,43 @@ static void integers_are_checked(void **state) {
 /* All kernels of a solution in one unit, with its own flags, and a program that takes every kernel's address. */
 static void compile_with_nvcc(const char *arch) {
     char command[2048];
-    char *found = shell("command -v \"${CUDA_HOME:-/usr/local/cuda}/bin/nvcc\" || command -v nvcc || true");
-    found[strcspn(found, "\n")] = '\0';
-    if (found[0] == '\0') {
-        free(found);
+    char nvcc[1024] = "";
+    char *found = export_shell("command -v \"${CUDA_HOME:-/usr/local/cuda}/bin/nvcc\" || command -v nvcc || true");
+    (void)snprintf(nvcc, sizeof nvcc, "%.*s", (int)strcspn(found, "\n"), found);
+    free(found);
+    if (nvcc[0] == '\0') {
         skip();
     }
-    run_result result = RUN(&plain, "export", "--sol-execbench", path_in(folder, "solution"), "--arch", arch);
+    run_result result = run_program(
+        (const char *const[]){TOOL, "export", "--sol-execbench", export_path("solution"), "--arch", arch, NULL},
+        &export_surroundings);
     assert_int_equal(result.code, 0);
     run_result_free(&result);
-    json_t *solution = json_load_file(path_in(folder, "solution/solution.json"), 0, NULL), *flag = NULL;
+    json_t *solution = json_load_file(export_path("solution/solution.json"), 0, NULL), *flag = NULL;
     json_t *spec = json_object_get(solution, "spec");
     size_t index = 0, used = 0;
-    used = (size_t)snprintf(command, sizeof command, "'%s' -w", found);
+    used = (size_t)snprintf(command, sizeof command, "'%s' -w", nvcc);
     json_array_foreach(json_object_get(json_object_get(spec, "compile_options"), "cuda_cflags"), index, flag) {
         used += (size_t)snprintf(command + used, sizeof command - used, " %s", json_string_value(flag));
     }
     (void)snprintf(command + used, sizeof command - used, " -Isolution -o all all.cu solution/mlpbwd_plans.cpp");
-    save("main.cu", "#include \"solution/mlpbwd_kernels.cpp\"\n"
-                    "#include <cstdio>\n"
-                    "int main() {\n"
-                    "    int given = 0;\n"
-                    "    for (int i = 0; i < mlpbwd::kernel_count; i++)\n"
-                    "        given += mlpbwd::kernels[i].function() != nullptr;\n"
-                    "    std::printf(\"%d\\n\", given);\n"
-                    "}\n");
-    free(shell("{ for file in solution/*.cu; do echo \"#include \\\"$file\\\"\"; done; cat main.cu; } >all.cu"));
-    free(shell(command));
-    char *output = shell("./all");
-    json_t *names = kernel_names();
+    export_save("main.cu", "#include \"solution/mlpbwd_kernels.cpp\"\n"
+                           "#include <cstdio>\n"
+                           "int main() {\n"
+                           "    int given = 0;\n"
+                           "    for (int i = 0; i < mlpbwd::kernel_count; i++)\n"
+                           "        given += mlpbwd::kernels[i].function() != nullptr;\n"
+                           "    std::printf(\"%d\\n\", given);\n"
+                           "}\n");
+    free(export_shell("{ for file in solution/*.cu; do echo \"#include \\\"$file\\\"\"; done; cat main.cu; } >all.cu"));
+    free(export_shell(command));
+    char *output = export_shell("./all");
+    json_t *names = export_kernel_names();
     assert_true(json_array_size(names) > 0);
     assert_int_equal(atoi(output), json_array_size(names));
     json_decref(names);
     json_decref(solution);
     free(output);
-    free(found);
 }
 
 static void nvcc_compiles_hopper(void **state) {
@@ -336,10 +248,10 @@ static void nvcc_compiles_blackwell(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(geometry_is_the_runtimes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(integers_are_checked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nvcc_compiles_hopper, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nvcc_compiles_blackwell, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(geometry_is_the_runtimes, export_set_up, export_tear_down),
+        cmocka_unit_test_setup_teardown(integers_are_checked, export_set_up, export_tear_down),
+        cmocka_unit_test_setup_teardown(nvcc_compiles_hopper, export_set_up, export_tear_down),
+        cmocka_unit_test_setup_teardown(nvcc_compiles_blackwell, export_set_up, export_tear_down),
     };
     return cmocka_run_group_tests_name("export_geometry", tests, NULL, NULL);
 }
