@@ -42,6 +42,13 @@ function M.prune(c, problem, tile_n)
   return gemm.split_prune(c, problem, blocks) or gemm.group_prune(c, rows)
 end
 
+-- Hopper's wrappers but for wgmma, which these architectures lack: its part goes from its first section to the last
+local function without_wgmma()
+  local rest, parts = text("lib/ptx_sm90.cuh"):gsub("/%* 9%.7%.15%.7 .-#endif\n", "#endif\n")
+  assert(parts == 1, "lib/ptx_sm90.cuh: where wgmma begins and ends has changed")
+  return rest
+end
+
 -- values of the common holes; store: path of the store epilogue; dgelu: values of the dGELU epilogue's holes, whole_sums:
 -- text that waits for the sums, slice: columns
 function M.values(c, store, dgelu)
@@ -49,9 +56,7 @@ function M.values(c, store, dgelu)
   local values = gemm.values(c, store, function()
     return fill(text "kernels/umma_gemm_dgelu.cu", dgelu)
   end, "walk.work / tiles")
-  values.ptx_sm90 = fill(text "lib/ptx_sm90.cuh", { registers = 4, n = 8, type = "f16", d_list = "%0, %1, %2, %3",
-    d_operands = '"+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])', a_index = 4, b_index = 5, accumulate_index = 6,
-    transpose_index = 7 })
+  values.ptx_sm90 = without_wgmma()
   values.ptx_cluster, values.ptx_sm100, values.umma = text "lib/ptx_cluster.cuh", text "lib/ptx_sm100.cuh", text "lib/umma.cuh"
   values.ctas, values.cluster = M.ctas(p), p.pair and "__cluster_dims__(2, 1, 1)" or ""
   values.stages, values.stealing, values.split = p.stages, p.schedule == "stealing", split_k.parts(c) > 1

@@ -1,6 +1,7 @@
-/* Emitted text, byte for byte: the default variant of every kernel, role and class on one architecture of each backend.
- * Files: KERNEL.ROLE.ARCH.CLASS.txt, the launches as a comment and then the source; a class whose text is that of an
- * earlier one has no file. UPDATE_GOLDEN=1 (tests/golden/update.sh) writes them anew. */
+/* Emitted text, byte for byte: the default variant of every kernel, role and class on an architecture of each backend
+ * and family of tensor-core instructions. Files: KERNEL.ROLE.ARCH.CLASS.txt, the launches as a comment and then the
+ * source; a class or architecture whose text is that of an earlier one has no file. UPDATE_GOLDEN=1
+ * (tests/golden/update.sh) writes them anew. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #define FOLDER SOURCE_DIR "/tests/golden"
 #define COMMAND "sh tests/golden/update.sh"
 
-static const char *const sample[] = {"sm_90a", "x86-64-v3"};
+static const char *const sample[] = {"sm_90a", "x86-64-v3", "sm_100a"};
 
 static gen *generator;
 static mlp_message why;
@@ -59,8 +60,8 @@ static json_t *emit_all(void) {
     json_object_foreach(generator->kernels, kernel, fields) {
         size_t i;
         json_array_foreach(json_object_get(fields, "roles"), i, role) {
+            json_t *earlier = json_object();
             for (size_t a = 0; a < sizeof sample / sizeof *sample; a++) {
-                json_t *earlier = json_object();
                 for (int accuracy = 0; accuracy < 3; accuracy++) {
                     gen_target target = {sample[a], accuracy};
                     kernel_use use;
@@ -83,8 +84,8 @@ static json_t *emit_all(void) {
                     free(launches);
                     kernel_variant_free(&variant);
                 }
-                json_decref(earlier);
             }
+            json_decref(earlier);
         }
     }
     return all;
