@@ -68,6 +68,21 @@ mlpbwd_status gen_predict(gen *generator, const char *kernel, const char *role, 
 mlpbwd_status gen_choose(gen *generator, const char *pipeline, const gen_target *target, const gen_problem *problem,
                          json_t **selection, double *us, mlp_message *why);
 
+/* The default plans of an architecture: a choice for each range of T, by the model at the sizes of the benchmark; one
+ * for all where it says nothing, or always the same. */
+enum { GEN_MOST_DEFAULTS = 3 };
+typedef struct gen_default {
+    int64_t tokens; /* chosen for; 0: not by the model */
+    int64_t min_tokens, max_tokens;
+    double predicted_us; /* of the whole pass there; < 0: not predicted */
+    json_t *selection;   /* for gen_build_plan */
+} gen_default;
+mlpbwd_status gen_defaults(gen *generator, const char *pipeline, const gen_target *target,
+                           gen_default list[GEN_MOST_DEFAULTS], size_t *count, mlp_message *why);
+/* {"measured":false,"predicted_us",...}: the measurement of its row. New reference; NULL without memory. */
+json_t *gen_default_measurement(const gen_default *item);
+void gen_defaults_free(gen_default *list, size_t count);
+
 /* SHA-256 over all template files that can take part in plans (names and bytes), hex: stored with measurements so that
  * a changed template tells the tuner what to retune. */
 const char *gen_templates_hash(const gen *generator);

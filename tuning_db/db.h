@@ -41,7 +41,8 @@ mlpbwd_status db_get_blob(db *database, const char *hash, void **bytes, size_t *
 /* A row serves (device, tokens, hidden_size, intermediate_size, accuracy); equal keys replace each other.
  * The device of a key is device_name, arch, units and compute_capability. Values are checked (INVALID_ARGUMENT names
  * the field); plan must be JSON, whether its blobs are there is db_check's business. A default row has device_name "",
- * units 0, tokens 0, hidden_size 0 (any), intermediate_size 0 (any). */
+ * units 0, hidden_size 0 (any), intermediate_size 0 (any); tokens 0 for the smallest T of an architecture and class,
+ * and for further ranges the T that they were chosen for. */
 typedef struct db_plan_row {
     const char *arch;        /* machine code's architecture: "sm_90a", "compute_80", "x86-64-v3" */
     const char *device_name; /* "NVIDIA H200"; "" for a default row */

@@ -210,12 +210,11 @@ mlpbwd_status plan_row_check(const db_plan_row *row, bool deep, mlp_message *why
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
                         "tokens is %lld and lies outside the row's own range, min_tokens %lld to max_tokens %lld",
                         (long long)row->tokens, (long long)row->min_tokens, (long long)row->max_tokens);
-    if (!*row->device_name && (row->units || row->tokens || row->hidden_size || row->intermediate_size))
+    if (!*row->device_name && (row->units || row->hidden_size || row->intermediate_size))
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                        "device_name is empty, so this is a default row: units, tokens, hidden_size and "
-                        "intermediate_size must be 0 (they are %d, %lld, %lld, %lld)",
-                        row->units, (long long)row->tokens, (long long)row->hidden_size,
-                        (long long)row->intermediate_size);
+                        "device_name is empty, so this is a default row: units, hidden_size and intermediate_size must "
+                        "be 0 (they are %d, %lld, %lld)",
+                        row->units, (long long)row->hidden_size, (long long)row->intermediate_size);
     CHECK(check_text("pipeline", row->pipeline, 1, 127, why));
     CHECK(check_median(row->median_us, why));
     CHECK(check_text("origin", row->origin, 1, 63, why));

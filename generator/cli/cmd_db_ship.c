@@ -24,13 +24,14 @@ typedef struct ship_options {
 typedef struct default_plan {
     const char *arch; /* owned by the description */
     int accuracy, compute_capability;
-    json_t *plan;
+    int64_t tokens, min_tokens, max_tokens; /* of the row */
+    json_t *plan, *measurement;
 } default_plan;
 
 typedef struct shipping {
     imports work;
     json_t *archs;
-    default_plan defaults[MAX_ARCHS * ACCURACIES];
+    default_plan defaults[MAX_ARCHS * ACCURACIES * GEN_MOST_DEFAULTS];
     size_t default_count, incomplete;
     char date[32];
 } shipping;
@@ -70,33 +71,59 @@ static int by_name(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* One default plan for an architecture and class; none where no pipeline serves it, and that is said. */
-static mlpbwd_status add_default(shipping *ship, const char *arch, int accuracy, mlp_message *why) {
-    gen_target target = {arch, accuracy};
-    json_t *pipelines = NULL;
+static mlpbwd_status add_default(shipping *ship, const char *pipeline, const gen_target *target,
+                                 const gen_default *item, bool first, mlp_message *why) {
     json_t *plan = NULL;
     json_t *sources = NULL;
-    mlpbwd_status status = gen_pipelines_for(ship->work.generator, &target, &pipelines, why);
-    if (status == MLPBWD_OK && json_array_size(pipelines) == 0) {
-        cli_note("No pipeline serves %s in class %s: there is no default plan for it.", arch, accuracy_name(accuracy));
-    } else if (status == MLPBWD_OK) {
-        const char *pipeline = json_string_value(json_array_get(pipelines, 0));
-        status = gen_build_plan(ship->work.generator, pipeline, &target, NULL, &plan, &sources, why);
-        if (status == MLPBWD_OK) {
-            status = build_set_add(ship->work.set, plan, sources, why);
-        }
-        if (status == MLPBWD_OK) {
-            ship->defaults[ship->default_count++] = (default_plan){
-                arch, accuracy,
-                (int)json_integer_value(json_object_get(json_object_get(ship->archs, arch), "compute_capability")),
-                json_incref(plan)};
-        } else {
-            mlp_prefix(why, "default plan of %s for %s in class %s", pipeline, arch, accuracy_name(accuracy));
-        }
+    mlpbwd_status status =
+        gen_build_plan(ship->work.generator, pipeline, target, item->selection, &plan, &sources, why);
+    if (status == MLPBWD_OK) {
+        status = build_set_add(ship->work.set, plan, sources, why);
     }
-    json_decref(pipelines);
+    json_t *arch = json_object_get(ship->archs, target->arch);
+    json_t *range = json_object_get(plan, "tokens");
+    if (status == MLPBWD_OK && (json_object_set_new(range, "min", json_integer((json_int_t)item->min_tokens)) != 0 ||
+                                json_object_set_new(range, "max", json_integer((json_int_t)item->max_tokens)) != 0)) {
+        status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+    }
+    if (status == MLPBWD_OK) {
+        ship->defaults[ship->default_count++] =
+            (default_plan){.arch = target->arch,
+                           .accuracy = target->accuracy,
+                           .compute_capability = (int)json_integer_value(json_object_get(arch, "compute_capability")),
+                           .tokens = first ? 0 : item->tokens,
+                           .min_tokens = item->min_tokens,
+                           .max_tokens = item->max_tokens,
+                           .plan = json_incref(plan),
+                           .measurement = gen_default_measurement(item)};
+    }
     json_decref(plan);
     json_decref(sources);
+    return status;
+}
+
+/* The default plans for an architecture and class; none where no pipeline serves it, and that is said. */
+static mlpbwd_status add_class(shipping *ship, const char *arch, int accuracy, mlp_message *why) {
+    gen_target target = {arch, accuracy};
+    gen_default list[GEN_MOST_DEFAULTS];
+    json_t *pipelines = NULL;
+    size_t count = 0;
+    mlpbwd_status status = gen_pipelines_for(ship->work.generator, &target, &pipelines, why);
+    const char *pipeline = json_string_value(json_array_get(pipelines, 0));
+    if (status == MLPBWD_OK && pipeline == NULL) {
+        cli_note("No pipeline serves %s in class %s: there is no default plan for it.", arch, accuracy_name(accuracy));
+    } else if (status == MLPBWD_OK) {
+        status = gen_defaults(ship->work.generator, pipeline, &target, list, &count, why);
+    }
+    for (size_t i = 0; i < count && status == MLPBWD_OK; i++) {
+        status = add_default(ship, pipeline, &target, &list[i], i == 0, why);
+    }
+    if (status != MLPBWD_OK) {
+        mlp_prefix(why, "default plan of %s for %s in class %s", pipeline != NULL ? pipeline : "a pipeline", arch,
+                   accuracy_name(accuracy));
+    }
+    gen_defaults_free(list, count);
+    json_decref(pipelines);
     return status;
 }
 
@@ -114,7 +141,7 @@ static mlpbwd_status add_defaults(shipping *ship, mlp_message *why) {
     qsort(names, count, sizeof names[0], by_name);
     for (size_t i = 0; i < count; i++) {
         for (int accuracy = 0; accuracy < ACCURACIES; accuracy++) {
-            mlpbwd_status status = add_default(ship, names[i], accuracy, why);
+            mlpbwd_status status = add_class(ship, names[i], accuracy, why);
             if (status != MLPBWD_OK) {
                 return status;
             }
@@ -128,28 +155,30 @@ static mlpbwd_status store_default(shipping *ship, const default_plan *one, db *
     mlpbwd_status status = build_set_store(ship->work.set, one->plan, into, why);
     char *plan = json_dumps(one->plan, JSON_COMPACT | JSON_SORT_KEYS);
     char *parameters = json_dumps(json_object_get(one->plan, "parameters"), JSON_COMPACT | JSON_SORT_KEYS);
-    if (status == MLPBWD_OK && (plan == NULL || parameters == NULL)) {
+    char *measurement = json_dumps(one->measurement, JSON_COMPACT | JSON_SORT_KEYS);
+    if (status == MLPBWD_OK && (plan == NULL || parameters == NULL || measurement == NULL)) {
         status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     }
     if (status == MLPBWD_OK) {
-        const json_t *range = json_object_get(one->plan, "tokens");
         db_plan_row row = {.arch = one->arch,
                            .device_name = "",
                            .compute_capability = one->compute_capability,
                            .accuracy = one->accuracy,
-                           .min_tokens = json_integer_value(json_object_get(range, "min")),
-                           .max_tokens = json_integer_value(json_object_get(range, "max")),
+                           .tokens = one->tokens,
+                           .min_tokens = one->min_tokens,
+                           .max_tokens = one->max_tokens,
                            .pipeline = json_string_value(json_object_get(one->plan, "pipeline")),
                            .parameters = parameters,
                            .plan = plan,
                            .median_us = -1.0,
-                           .measurement = "",
+                           .measurement = measurement,
                            .origin = "build",
                            .date = ship->date};
         status = db_put_plan(into, &row, why);
     }
     free(plan);
     free(parameters);
+    free(measurement);
     return status;
 }
 
@@ -254,8 +283,9 @@ int command_db_ship(int argc, char **argv) {
         .takes = TAKES_TEMPLATES | TAKES_OUTPUT | TAKES_JOBS,
         .parse = parse,
         .arguments = "[WINNERS.json...]",
-        .doc = "Makes the database that ships with the library: the winners given, and one default plan for every "
-               "architecture that ships and every accuracy class, compiled where the compiler exists. An older output "
+        .doc = "Makes the database that ships with the library: the winners given, and default plans for every "
+               "architecture that ships and every accuracy class (for small, middle and large T where a model of the "
+               "architecture chooses them; never measured), compiled where the compiler exists. An older output "
                "serves as the cache.\v"
                "Examples:\n"
                "  mlpbwd db ship --output mlpbwd.sqlite tuning_db/winners/*.json\n"};
@@ -270,6 +300,7 @@ int command_db_ship(int argc, char **argv) {
         code = code == EXIT_DONE ? ship_all(ship, &options) : code;
         for (size_t i = 0; i < ship->default_count; i++) {
             json_decref(ship->defaults[i].plan);
+            json_decref(ship->defaults[i].measurement);
         }
         build_set_free(ship->work.set);
         json_decref(ship->archs);

@@ -152,6 +152,8 @@ static void want_own(const sweep *s) {
     const char *pipeline;
     json_t *plan;
     json_object_foreach(s->default_plans, pipeline, plan) want(s, plan);
+    size_t index;
+    json_array_foreach(s->defaults_plans, index, plan) want(s, plan);
     for (size_t i = 0; i < s->variant_count; i++)
         if (sweep_in_shard(s, s->variants[i]))
             want(s, s->variants[i]->plan);

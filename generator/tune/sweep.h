@@ -70,8 +70,11 @@ typedef struct sweep {
     double rate, memory_bandwidth; /* of the arch file: flop per clock and unit in this class; bytes/s; 0 unknown */
     variant **variants;
     size_t variant_count;
-    json_t *default_plans; /* pipeline -> stored plan with every slot at its default */
-    json_t *sources;       /* hash -> index into source_states */
+    json_t *default_plans;                   /* pipeline -> stored plan with every slot at its default */
+    gen_default defaults[GEN_MOST_DEFAULTS]; /* of the architecture; each with its plan */
+    json_t *defaults_plans;                  /* list of stored plans */
+    size_t defaults_count;
+    json_t *sources; /* hash -> index into source_states */
     source_state *source_states;
     size_t source_count;
     json_t *known;          /* row key -> stored row */
@@ -183,7 +186,10 @@ mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double defa
 /* ---- winner.c ---- */
 /* The winner of a finished sweep under these templates and options goes into the summary; none: *found = false. */
 mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *why);
-/* Stores the default plan of the architecture, if missing or stale. */
-mlpbwd_status winner_default_row(sweep *s, mlp_message *why);
+/* The default plans of the architecture, and their sources, before these are compiled. Of a device with a compiler of
+ * its own there are none: its machine code is no architecture's. */
+mlpbwd_status winner_plan_defaults(sweep *s, mlp_message *why);
+/* Stores them, where missing or stale. */
+mlpbwd_status winner_default_rows(sweep *s, mlp_message *why);
 
 #endif

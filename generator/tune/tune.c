@@ -245,9 +245,11 @@ static mlpbwd_status tune_all(sweep *s, int64_t *tokens, trial_list *lists, mlp_
     if (status == MLPBWD_OK)
         status = space_default_plan(s, NULL, &plan, why);
     if (status == MLPBWD_OK)
+        status = winner_plan_defaults(s, why);
+    if (status == MLPBWD_OK)
         status = compile_sources(s, lists, count, deadline_in(s, COMPILE_SHARE), why);
-    if (status == MLPBWD_OK && !all && !sweep_interrupted(s) && !s->search_only)
-        status = winner_default_row(s, why);
+    if (status == MLPBWD_OK && !all && !sweep_interrupted(s))
+        status = winner_default_rows(s, why);
     for (size_t i = 0; i < count && status == MLPBWD_OK && !sweep_interrupted(s); i++)
         if (!tuned[i])
             status = tune_tokens(s, tokens[i], i, &lists[i], why);
@@ -283,9 +285,11 @@ static mlpbwd_status compile_everything(sweep *s, const int64_t *tokens, trial_l
     if (status == MLPBWD_OK)
         status = space_default_plan(s, NULL, &plan, why);
     if (status == MLPBWD_OK)
+        status = winner_plan_defaults(s, why);
+    if (status == MLPBWD_OK)
         status = compile_sources(s, lists, count, deadline_in(s, 1), why);
     if (status == MLPBWD_OK && !sweep_interrupted(s))
-        status = winner_default_row(s, why);
+        status = winner_default_rows(s, why);
     for (size_t i = 0; i < count && status == MLPBWD_OK;
          i++) /* after an interruption, too: what failed is known then */
         status = record_compiled(s, &lists[i], why);

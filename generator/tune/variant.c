@@ -201,4 +201,6 @@ void space_free(sweep *s) {
     free(s->source_states);
     json_decref(s->sources);
     json_decref(s->default_plans);
+    json_decref(s->defaults_plans);
+    gen_defaults_free(s->defaults, s->defaults_count);
 }

@@ -170,28 +170,56 @@ mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *
     return status;
 }
 
-mlpbwd_status winner_default_row(sweep *s, mlp_message *why) {
-    if (s->own_compiler) /* its machine code is no architecture's */
-        return MLPBWD_OK;
+mlpbwd_status winner_plan_defaults(sweep *s, mlp_message *why) {
     json_t *plan = NULL;
-    const char *broken = NULL, *reason = "";
+    if (s->own_compiler || s->search_only)
+        return MLPBWD_OK;
     mlpbwd_status status = space_default_plan(s, NULL, &plan, why);
+    const char *pipeline = json_string_value(json_object_get(plan, "pipeline"));
     if (status == MLPBWD_OK)
-        status = compile_finish_plan(s, plan, &broken, &reason, why);
+        status = gen_defaults(s->generator, pipeline, &s->target, s->defaults, &s->defaults_count, why);
+    s->defaults_plans = json_array();
+    for (size_t i = 0; i < s->defaults_count && status == MLPBWD_OK; i++) {
+        status = space_plan(s, pipeline, s->defaults[i].selection, &plan, why);
+        if (status == MLPBWD_OK && json_array_append_new(s->defaults_plans, plan) != 0)
+            status = sweep_no_memory(why);
+    }
+    return status;
+}
+
+/* tokens: of the row, by which those of an architecture and class are told apart. */
+static mlpbwd_status put_default(sweep *s, const gen_default *item, int64_t tokens, json_t *plan, mlp_message *why) {
+    const char *broken = NULL, *reason = "";
+    mlpbwd_status status = compile_finish_plan(s, plan, &broken, &reason, why);
     if (status != MLPBWD_OK)
         return status;
     if (broken) {
         sweep_progress(s, true, "no default plan is stored: %s %s", broken, reason);
         return MLPBWD_OK;
     }
-    db_plan_filter filter = {.arch = s->arch, .device_name = "", .units = 0, .accuracy = s->options.accuracy};
+    db_plan_filter filter = {
+        .arch = s->arch, .device_name = "", .units = 0, .accuracy = s->options.accuracy, .tokens = tokens};
     stored row = {.s = s};
-    status = db_each_plan(s->database, &filter, note_stored, &row, why);
-    bool same = row.plan && json_equal(row.plan, plan);
+    json_t *measurement = gen_default_measurement(item);
+    json_t *range = json_object_get(plan, "tokens");
+    json_object_set_new(range, "min", json_integer((json_int_t)item->min_tokens));
+    json_object_set_new(range, "max", json_integer((json_int_t)item->max_tokens));
+    status = measurement ? db_each_plan(s->database, &filter, note_stored, &row, why) : sweep_no_memory(why);
+    bool same = row.plan && json_equal(row.plan, plan) && json_equal(row.measurement, measurement);
+    db_plan_row stored_row = {
+        .device_name = "", .compute_capability = s->compute_capability, .tokens = tokens, .median_us = -1};
+    if (status == MLPBWD_OK && !same)
+        status = put_plan(s, &stored_row, plan, measurement, why);
     json_decref(row.plan);
     json_decref(row.measurement);
-    if (status != MLPBWD_OK || same)
-        return status;
-    db_plan_row stored_row = {.device_name = "", .compute_capability = s->compute_capability, .median_us = -1};
-    return put_plan(s, &stored_row, plan, NULL, why);
+    json_decref(measurement);
+    return status;
+}
+
+mlpbwd_status winner_default_rows(sweep *s, mlp_message *why) {
+    mlpbwd_status status = MLPBWD_OK;
+    for (size_t i = 0; i < s->defaults_count && status == MLPBWD_OK; i++)
+        status = put_default(s, &s->defaults[i], i == 0 ? 0 : s->defaults[i].tokens,
+                             json_array_get(s->defaults_plans, i), why);
+    return status;
 }
