@@ -29,7 +29,7 @@ struct Barriers {
     u64 full[STAGES], empty[STAGES], sums_full[SUMS], sums_empty[SUMS];
     Factor unscale; /* of sums: kept here, not in registers */
     float rescale;  /* from sums to grad_intermediate's 16 bits */
-    u32 *largest;   /* of grad_intermediate's scale */
+    int guess;      /* of grad_intermediate's exponent */
     u32 tmem;
 };
 

@@ -91,5 +91,8 @@
             else
                 work_on(Form<1>());
             largest = fminf(apply(warp_max(largest), barriers.unscale), FLOAT_MAX);
-            if (lane == 0 && attempt == 0)
-                atomicMax(barriers.largest, __float_as_uint(largest));
+            if (lane == 0 && attempt == 0) {
+                atomicMax(&scale_out->largest, __float_as_uint(largest));
+                if (walk.work == 0 && rank == 0 && warp == 0) /* one block in the grid: block 0 need not start at all */
+                    scale_out->guess = barriers.guess;
+            }

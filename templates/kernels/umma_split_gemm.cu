@@ -31,7 +31,7 @@ struct Barriers {
     u64 full[STAGES], empty[STAGES], high_full[2], high_empty[2], cross_full[2], cross_empty[2];
     Factor unscale; /* of sums: kept here, not in registers */
     float rescale;  /* from sums to grad_intermediate's 16 bits */
-    u32 *largest;   /* of grad_intermediate's scale */
+    int guess;      /* of grad_intermediate's exponent */
     u32 tmem;
 };
 

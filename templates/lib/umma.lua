@@ -62,7 +62,7 @@ function M.values(c, store, dgelu)
   values.stages, values.stealing, values.split = p.stages, p.schedule == "stealing", split_k.parts(c) > 1
   -- the second attempt seldom has anything to do: it starts few blocks
   values.steals_now = gelu and "attempt == 0" or "true"
-  values.setup = gelu and text "kernels/wgmma_gemm_setup.cu" or ""
+  values.setup = gelu and text "kernels/umma_gemm_setup.cu" or ""
   values.prefetch = gelu and text "kernels/umma_gemm_prefetch.cu" or ""
   values.writer_state = gelu and "u32 exchanges = 0; /* of column sums */" or ""
   return values
