@@ -97,10 +97,12 @@ static mlpbwd_status read_tile(const kernel_use *use, const json_t *parameters, 
     if (!*known) {
         return MLPBWD_OK;
     }
-    json_t *fields = NULL, *own = json_copy((json_t *)parameters);
-    json_object_del(own, "kernel");
-    kernel_request request = {.member = "tile", .index = -1, .parameters = own};
-    mlpbwd_status status = kernel_call(use, &request, &fields, NULL, why);
+    json_t *fields = NULL, *complete = NULL;
+    mlpbwd_status status = parameters_complete(use, parameters, &complete, why);
+    kernel_request request = {.member = "tile", .index = -1, .parameters = complete};
+    if (status == MLPBWD_OK) {
+        status = kernel_call(use, &request, &fields, NULL, why);
+    }
     char label[192];
     snprintf(label, sizeof label, "kernels/%s.lua: tile(c)", use->kernel);
     if (status == MLPBWD_OK) {
@@ -117,7 +119,7 @@ static mlpbwd_status read_tile(const kernel_use *use, const json_t *parameters, 
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "%s: m, n, parts, blocks and share must be positive", label);
     }
     json_decref(fields);
-    json_decref(own);
+    json_decref(complete);
     return status;
 }
 

@@ -39,8 +39,10 @@ lookup_rank lookup_judge(const lookup_request *request, const db_plan_row *row) 
         return missed(MISS_ARCH);
     if (tokens < row->min_tokens || tokens > row->max_tokens)
         return missed(MISS_TOKENS);
-    if (row->device_name[0] == '\0')
+    if (row->device_name[0] == '\0') {
+        rank.tokens = 0; /* what a default was chosen for says nothing against one of a better architecture */
         return rank;
+    }
     if (row->tokens <= 0)
         return missed(MISS_TOKENS);
     rank.larger = tokens > row->tokens ? tokens : row->tokens;
