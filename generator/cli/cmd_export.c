@@ -55,8 +55,12 @@ typedef struct exporting {
     dev_info info;
     db *databases[2];
     size_t database_count;
-    gen *generator; /* opened where the databases have nothing */
     int accuracy;
+    /* Where the databases have nothing: the default pipeline (the first of a list) and its choices. */
+    gen *generator;
+    json_t *pipelines;
+    gen_default defaults[GEN_MOST_DEFAULTS];
+    size_t default_count;
     export_plan plans[CLI_MAX_TOKENS];
     size_t plan_count;
     json_t *sources; /* hash -> text */
@@ -107,55 +111,83 @@ static mlpbwd_status keep_plan(exporting *work, int64_t tokens, json_t *plan, js
     return MLPBWD_OK;
 }
 
+/* The predicted time of an unmeasured plan, if it is for this T (borrowed), else NULL. */
+static json_t *predicted_at(const json_t *measurement, int64_t tokens) {
+    const json_t *at = json_object_get(json_object_get(measurement, "predicted_at"), "tokens");
+    return json_is_integer(at) && json_integer_value(at) == tokens ? json_object_get(measurement, "predicted_us")
+                                                                   : NULL;
+}
+
 static mlpbwd_status keep_answer(exporting *work, const lookup_request *request, const lookup_answer *answer,
                                  mlp_message *why) {
     int64_t tokens = request->problem->seq_len;
     char *description = lookup_answer_json(request, answer);
     json_t *full = description != NULL ? json_loads(description, 0, NULL) : NULL;
-    json_t *row = json_pack("{s:I, s:s, s:O, s:O, s:b, s:O, s:O, s:O}", "tokens", (json_int_t)tokens, "match",
-                            answer->match, "pipeline", json_object_get(full, "pipeline"), "median_us",
-                            json_object_get(full, "median_us"), "measured", answer->median_us >= 0 ? 1 : 0,
-                            "measured_device", json_object_get(full, "measured_device"), "measured_tokens",
-                            json_object_get(full, "measured_tokens"), "database", json_object_get(full, "database"));
+    json_t *predicted = predicted_at(json_object_get(full, "measurement"), tokens);
+    json_t *row =
+        json_pack("{s:I, s:s, s:O, s:b, s:O, s:O?, s:O, s:O, s:O}", "tokens", (json_int_t)tokens, "match",
+                  answer->match, "pipeline", json_object_get(full, "pipeline"), "measured",
+                  answer->median_us >= 0 ? 1 : 0, "median_us", json_object_get(full, "median_us"), "predicted_us",
+                  predicted, "measured_device", json_object_get(full, "measured_device"), "measured_tokens",
+                  json_object_get(full, "measured_tokens"), "database", json_object_get(full, "database"));
     free(description);
     json_decref(full);
     return keep_plan(work, tokens, json_loads(answer->plan_json, 0, NULL), row, why);
 }
 
-/* The architecture's default, made from the templates: what the shipped database would hold. `missing`: why no row of
- * the databases serves. */
-static mlpbwd_status keep_default(exporting *work, int64_t tokens, const mlp_message *missing, mlp_message *why) {
+/* The architecture's default plans, chosen from the templates as those of the shipped database are. `missing`: why no
+ * row of the databases serves. */
+static mlpbwd_status choose_defaults(exporting *work, const mlp_message *missing, mlp_message *why) {
     gen_target target = {work->info.arch, work->accuracy};
-    json_t *names = NULL, *plan = NULL, *sources = NULL;
-    mlpbwd_status status = MLPBWD_OK;
-    if (work->generator == NULL) {
-        cli_options *common = &work->options.common;
-        if (cli_default_templates(common) != EXIT_DONE) {
-            return mlp_fail(why, MLPBWD_UNSUPPORTED, "%.1500s; and there are no templates to make a default from",
-                            missing->text);
-        }
-        status = gen_open(common->templates, common->template_count, NULL, &work->generator, why);
+    cli_options *common = &work->options.common;
+    if (cli_default_templates(common) != EXIT_DONE) {
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "%.1500s; and there are no templates to make a default from",
+                        missing->text);
     }
+    mlpbwd_status status = gen_open(common->templates, common->template_count, NULL, &work->generator, why);
     if (status == MLPBWD_OK) {
-        status = gen_pipelines_for(work->generator, &target, &names, why);
+        status = gen_pipelines_for(work->generator, &target, &work->pipelines, why);
     }
-    const char *pipeline = status == MLPBWD_OK ? json_string_value(json_array_get(names, 0)) : NULL;
+    const char *pipeline = json_string_value(json_array_get(work->pipelines, 0));
     if (status == MLPBWD_OK && pipeline == NULL) {
         status = mlp_fail(why, MLPBWD_UNSUPPORTED,
                           "no row of the databases and no pipeline of the templates serves %s in class %s",
                           work->info.arch, accuracy_name(work->accuracy));
     }
-    if (status == MLPBWD_OK) {
-        status = gen_build_plan(work->generator, pipeline, &target, NULL, &plan, &sources, why);
+    return status == MLPBWD_OK
+               ? gen_defaults(work->generator, pipeline, &target, work->defaults, &work->default_count, why)
+               : status;
+}
+
+static const gen_default *default_for(const exporting *work, int64_t tokens) {
+    size_t i = 0;
+    while (i + 1 < work->default_count && tokens > work->defaults[i].max_tokens) {
+        i++;
     }
+    return &work->defaults[i];
+}
+
+static mlpbwd_status keep_default(exporting *work, int64_t tokens, const mlp_message *missing, mlp_message *why) {
+    gen_target target = {work->info.arch, work->accuracy};
+    json_t *plan = NULL, *sources = NULL;
+    mlpbwd_status status = work->default_count == 0 ? choose_defaults(work, missing, why) : MLPBWD_OK;
+    if (status != MLPBWD_OK) {
+        return status;
+    }
+    const gen_default *chosen = default_for(work, tokens);
+    const char *pipeline = json_string_value(json_array_get(work->pipelines, 0));
+    status = gen_build_plan(work->generator, pipeline, &target, chosen->selection, &plan, &sources, why);
     if (status == MLPBWD_OK) {
-        json_t *row = json_pack("{s:I, s:s, s:s, s:n, s:b, s:n, s:n, s:n}", "tokens", (json_int_t)tokens, "match",
-                                "default", "pipeline", pipeline, "median_us", "measured", 0, "measured_device",
-                                "measured_tokens", "database");
+        json_t *range = json_object_get(plan, "tokens"), *measurement = gen_default_measurement(chosen);
+        (void)json_object_set_new(range, "min", json_integer((json_int_t)chosen->min_tokens));
+        (void)json_object_set_new(range, "max", json_integer((json_int_t)chosen->max_tokens));
         (void)json_object_update(work->sources, sources);
+        json_t *row = json_pack("{s:I, s:s, s:s, s:b, s:n, s:O?, s:n, s:n, s:n}", "tokens", (json_int_t)tokens, "match",
+                                "default", "pipeline", pipeline, "measured", 0, "median_us", "predicted_us",
+                                predicted_at(measurement, tokens), "measured_device", "measured_tokens", "database");
+        json_decref(measurement);
         status = keep_plan(work, tokens, json_incref(plan), row, why);
     }
-    json_decref(names);
     json_decref(plan);
     json_decref(sources);
     return status;
@@ -244,27 +276,33 @@ static void clean_up(exporting *work) {
     for (size_t i = 0; i < work->database_count; i++) {
         db_close(work->databases[i]);
     }
+    gen_defaults_free(work->defaults, work->default_count);
+    json_decref(work->pipelines);
     gen_close(work->generator);
     json_decref(work->sources);
     json_decref(work->report);
 }
 
+static void time_cell(cli_table *table, const json_t *time) {
+    if (json_is_number(time)) {
+        cli_cell(table, "%.1f", json_number_value(time));
+    } else {
+        cli_cell(table, "-");
+    }
+}
+
 static void print_summary(FILE *out, const json_t *result) {
-    static const char *const headers[] = {"tokens", "match", "pipeline", "median us", "measured on"};
+    static const char *const headers[] = {"tokens", "match", "pipeline", "median us", "measured on", "predicted us"};
     cli_table *table = cli_table_new(headers, sizeof headers / sizeof headers[0]);
     size_t index = 0;
     json_t *row = NULL;
     json_array_foreach(json_object_get(result, "plans"), index, row) {
-        const json_t *median = json_object_get(row, "median_us");
         cli_cell(table, "%lld", (long long)json_integer_value(json_object_get(row, "tokens")));
         cli_cell(table, "%s", text(row, "match"));
         cli_cell(table, "%s", text(row, "pipeline"));
-        if (json_is_number(median)) {
-            cli_cell(table, "%.1f", json_number_value(median));
-        } else {
-            cli_cell(table, "-");
-        }
+        time_cell(table, json_object_get(row, "median_us"));
         cli_cell(table, "%s", text(row, "measured_device")[0] != '\0' ? text(row, "measured_device") : "-");
+        time_cell(table, json_object_get(row, "predicted_us"));
     }
     cli_table_print(table, out);
     (void)fprintf(out, "\n%s for %s: %zu files in %s.\n", text(result, "definition"), text(result, "arch"),
