@@ -40,8 +40,15 @@ return {
       default = function(c)
         return roles[c.role].gelu and 6 or 7
       end },
-    { name = "writers", doc = "warpgroups that write results", values = { 1, 2 }, default = 1 },
-    { name = "slice", doc = "columns of sums that a writing warp takes up at once", values = { 32, 64 }, default = 64 },
+    -- defaults of fc2_dgrad, not measured: gelu' keeps one warp a scheduler waiting for its own results
+    { name = "writers", doc = "warpgroups that write results", values = { 1, 2 },
+      default = function(c)
+        return roles[c.role].gelu and 2 or 1
+      end },
+    { name = "slice", doc = "columns of sums that a writing warp takes up at once", values = { 32, 64 },
+      default = function(c)
+        return roles[c.role].gelu and 32 or 64
+      end },
     { name = "store", doc = "how results leave: from registers, or through shared memory by bulk copies", values = { "direct", "bulk" },
       default = "direct", roles = { "fc2_wgrad", "fc1_dgrad", "fc1_wgrad" } },
     umma.schedule,
@@ -77,7 +84,7 @@ return {
     if p.stages < 9 and umma.fits(c, shared_bytes(c, p.stages + 1)) then
       return false, "ring less deep than fits"
     end
-    if p.slice == 32 and p.tile_n % (64 * p.writers) == 0 and umma.fits(c, shared_bytes(c, math.min(p.stages, 4), 64)) then
+    if p.slice == 32 and p.tile_n % (64 * p.writers) == 0 and umma.fits(c, shared_bytes(c, p.stages, 64)) then
       return false, "narrow slices where wide ones fit"
     end
     return true
