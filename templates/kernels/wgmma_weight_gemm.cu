@@ -59,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int M = ${m}, K = ${k};
     ${early_exit}
     __shared__ Barriers barriers;
-    __shared__ int missed, exponents_tokens[CONSUMERS * 4]${shared_epilogue};
-    __shared__ u32 largest_weights[CONSUMERS * 4]; /* of each consumer warp, over its tiles */
+    __shared__ int exponents_tokens[CONSUMERS * 4]${shared_epilogue};
+    __shared__ u32 missed, largest_weights[CONSUMERS * 4]; /* the latter: of each consumer warp, over its tiles */
     const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const u32 token_ring = shared_address(shared_memory), weight_ring = token_ring + TOKEN_STAGES * TOKEN_BYTES;
     const u32 weights_full = shared_address(barriers.weights_full), weights_empty = shared_address(barriers.weights_empty);
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int index = blockIdx.x; index < work_count; index += gridDim.x) {
                 const Work work = work_of(index);
                 const bool active = work.column + consumer * 64 < M; /* else only 64 columns are left */
-                int exponent = exact_exponent(largest_weights[consumer * 4 + warp]);
+                int exponent = attempt_here ? exact_exponent(largest_weights[consumer * 4 + warp]) : 0; /* a barrier ago, all had been seen */
                 if (attempt_here == 0 && work.first_k < work.last_k) {
                     mbarrier_wait(weights_full + weights.stage * 8, weights.phase);
                     const unsigned char *stage = lane_place + weights.stage * WEIGHT_BYTES;
@@ -230,10 +230,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     mbarrier_arrive(previous);
                 const u32 largest_bits = __float_as_uint(warp_max(largest));
                 const bool missed_here = attempt_here == 0 && !guess_fits(exponent, largest_bits, LOWEST_INPUT);
-                if (lane == 0) {
+                if (lane == 0 && attempt_here == 0) {
                     largest_weights[consumer * 4 + warp] = max(largest_weights[consumer * 4 + warp], largest_bits);
                     if (missed_here)
-                        missed = 1;
+                        atomicMax(&missed, 1u);
                 }
                 const int exponent_tokens = exponents_tokens[consumer * 4 + warp];
                 const Factor unscale = make_factor(-(exponent_tokens + exponent));
