@@ -75,10 +75,10 @@ static void by_hand(void **state) {
     const double flop_per_us = 0.75 * 4000 * 1000, bytes_per_us = 0.9e6;
     /* 20 tiles of 64 x 64 on 10 units: two waves; all ten units write at once */
     double loop = 2.0 * 64 * 64 * 8192 / flop_per_us, out = 64 * 64 * 4 / (bytes_per_us / 10);
-    assert_near(predict(generator, "{\"tile\":64}", 64 * 5, 64 * 4, 8192), 2 * (loop + out) + 2.4);
-    assert_near(predict(generator, "{\"tile\":64,\"overlap\":true}", 64 * 5, 64 * 4, 8192), 2 * loop + out + 2.4);
+    assert_near(predict(generator, "{\"tile\":64}", 320, 256, 8192), 2 * (loop + out) + 2.4);
+    assert_near(predict(generator, "{\"tile\":64,\"overlap\":true}", 320, 256, 8192), 2 * loop + out + 2.4);
     /* one tile more is a third wave */
-    assert_near(predict(generator, "{\"tile\":64}", 64 * 21, 64, 8192), 3 * (loop + out) + 2.4);
+    assert_near(predict(generator, "{\"tile\":64}", 1344, 64, 8192), 3 * (loop + out) + 2.4);
     /* one tile, a tenth of the units: alone it has all of the bandwidth; with K in four parts a second launch, four
      * times the sums written and read once more, and the result */
     double alone = 64 * 64 * 4 / bytes_per_us;
@@ -97,7 +97,7 @@ static void l2_feeds_small_tiles(void **state) {
     gen *generator = open_with(state, "5e11", TILE);
     /* 10 busy units share 5e5 bytes a us: a 64 x 64 tile of K = 8192 takes 2 * 128 * 8192 bytes */
     double feed = 2.0 * 128 * 8192 / (5e5 / 10), out = 64 * 64 * 4 / (0.9e6 / 10);
-    assert_near(predict(generator, "{\"tile\":64}", 64 * 5, 64 * 2, 8192), feed + out + 2.4);
+    assert_near(predict(generator, "{\"tile\":64}", 320, 128, 8192), feed + out + 2.4);
     gen_close(generator);
 }
 
