@@ -19,8 +19,17 @@
  * three 64-blocks. */
 static const test_sizes one_token = {1, 64, 128}, tail = {65, 128, 192}, two_tiles = {130, 192, 128};
 
-static harness *open_or_skip(const char *device) {
+/* How a device is opened. One multiprocessor: every block of a persistent kernel has several tiles. */
+typedef struct surroundings {
+    const char *device, *units, *timing, *seed;
+} surroundings;
+
+static harness *open_or_skip(const surroundings *s) {
+    const char *device = s->device;
     mlp_message why = {{0}};
+    assert_int_equal(setenv("MLPBWD_EMULATED_UNITS", s->units, 1), 0);
+    assert_int_equal(setenv("MLPBWD_EMULATED_TIMING", s->timing, 1), 0);
+    assert_int_equal(setenv("MLPBWD_EMULATED_SEED", s->seed, 1), 0);
     harness *h = harness_open(device, &why);
     if (!h) {
         print_message("%s is skipped: %s\n", device, why.text);
@@ -97,11 +106,16 @@ static int free_all(void **state) {
 }
 
 int main(void) {
-    static char ampere[] = "emulated:sm_80", hopper[] = "emulated:sm_90a", blackwell[] = "emulated:sm_100a";
+    static surroundings ampere = {"emulated:sm_80", "4", "late", "0"}, hopper = {"emulated:sm_90a", "1", "late", "0"},
+                        blackwell = {"emulated:sm_100a", "2", "late", "0"},
+                        hopper_mixed = {"emulated:sm_90a", "2", "mixed", "11"},
+                        blackwell_mixed = {"emulated:sm_100a", "4", "mixed", "12"};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_defaults, ampere),    cmocka_unit_test_prestate(test_defaults, hopper),
-        cmocka_unit_test_prestate(test_defaults, blackwell), cmocka_unit_test_prestate(test_variants, hopper),
-        cmocka_unit_test_prestate(test_variants, blackwell),
+        cmocka_unit_test_prestate(test_defaults, &ampere),
+        cmocka_unit_test_prestate(test_defaults, &hopper),
+        cmocka_unit_test_prestate(test_defaults, &blackwell),
+        cmocka_unit_test_prestate(test_variants, &hopper_mixed),
+        cmocka_unit_test_prestate(test_variants, &blackwell_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, free_all);
 }
