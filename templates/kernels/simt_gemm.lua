@@ -47,9 +47,9 @@ return {
     return true
   end,
   tile = function(c)
-    -- 128 multiply-adds a clock and multiprocessor, 64 on 8.0 (CUDA C++ Programming Guide, arithmetic throughput)
+    -- 128 multiply-adds a clock and multiprocessor since Hopper, 64 before (CUDA C++ Programming Guide, throughput)
     return { m = c.p.tile_m, n = 128, parts = split_k.parts(c), operand_bytes = 4,
-      share = (c.arch.compute_capability == 80 and 128 or 256) / c.arch.rates.fp32 }
+      share = (c.arch.features.mbarrier and 256 or 128) / c.arch.rates.fp32 }
   end,
   workspace = split_k.workspace,
   source = function(c)
