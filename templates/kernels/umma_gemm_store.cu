@@ -36,4 +36,5 @@
                                     *place = value;
                                 }
                         }
+                    __syncwarp();
                 }

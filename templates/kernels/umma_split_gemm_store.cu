@@ -22,3 +22,4 @@
                                 *place = value;
                             }
                     }
+            __syncwarp();
