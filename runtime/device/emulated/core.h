@@ -8,7 +8,7 @@
 
 typedef struct emu_fiber emu_fiber;
 typedef struct emu_fibers emu_fibers;
-/* `count` fibers that each wait for work, with stacks; NULL without memory. Belongs to the OS thread that makes it. */
+/* `count` fibers that each wait for work, with stacks; NULL without memory. For one OS thread at a time. */
 emu_fibers *emu_fibers_new(uint32_t count);
 void emu_fibers_free(emu_fibers *fibers); /* also while some are in the middle of their work; NULL is harmless */
 emu_fiber *emu_fiber_at(emu_fibers *fibers, uint32_t number, unsigned char **stack);

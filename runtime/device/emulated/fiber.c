@@ -24,7 +24,8 @@ struct emu_fiber {
 };
 
 struct emu_fibers {
-    jmp_buf resumer; /* of the OS thread's own stack */
+    emu_fibers *next; /* while kept */
+    jmp_buf resumer;  /* of the OS thread's own stack */
     uint32_t count;
     unsigned char *stacks;
     size_t stacks_bytes, stride;
@@ -97,7 +98,34 @@ static bool fiber_make(emu_fibers *fibers, uint32_t number) {
     return done;
 }
 
+/* Idle sets, kept from launch to launch: making one takes thousands of system calls. Launches come one at a time. */
+enum { MOST_KEPT = 24 };
+static emu_fibers *kept;
+static uint32_t kept_count;
+
+static emu_fibers *take_kept(uint32_t count) {
+    for (emu_fibers **link = &kept; *link; link = &(*link)->next) {
+        emu_fibers *fibers = *link;
+        if (fibers->count != count)
+            continue;
+        *link = fibers->next;
+        kept_count--;
+        return fibers;
+    }
+    return NULL;
+}
+
+static bool idle(const emu_fibers *fibers) {
+    for (uint32_t i = 0; i < fibers->count; i++)
+        if (fibers->fibers[i].busy || !fibers->fibers[i].owner)
+            return false;
+    return true;
+}
+
 emu_fibers *emu_fibers_new(uint32_t count) {
+    emu_fibers *again = take_kept(count);
+    if (again)
+        return again;
     emu_fibers *fibers = calloc(1, sizeof *fibers + count * sizeof fibers->fibers[0]);
     if (!fibers)
         return NULL;
@@ -122,6 +150,12 @@ emu_fibers *emu_fibers_new(uint32_t count) {
 void emu_fibers_free(emu_fibers *fibers) {
     if (!fibers)
         return;
+    if (kept_count < MOST_KEPT && idle(fibers)) {
+        fibers->next = kept;
+        kept = fibers;
+        kept_count++;
+        return;
+    }
     munmap(fibers->stacks, fibers->stacks_bytes);
     free(fibers);
 }
