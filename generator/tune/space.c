@@ -85,7 +85,7 @@ static mlpbwd_status take_drafts(sweep *s, const slot_of *where, draft *drafts, 
     qsort(drafts, count, sizeof *drafts, by_order);
     mlpbwd_status status = MLPBWD_OK;
     const size_t taken = count > ALL_OF && !s->options.compile_only ? SOME_OF : count;
-    for (size_t i = 0; i < taken && status == MLPBWD_OK; i++)
+    for (size_t i = 0; i < taken && status == MLPBWD_OK && !sweep_interrupted(s); i++)
         status = take(s, where, drafts[i].parameters, c, why);
     return status;
 }
@@ -152,6 +152,10 @@ static mlpbwd_status collect_all(sweep *s, int64_t tokens, collection *c, mlp_me
     json_array_foreach(pipelines, p, name) {
         json_t *slots = NULL;
         const char *pipeline = json_string_value(name);
+        if (sweep_interrupted(s)) /* what is listed so far serves what is still to be written down */
+            break;
+        if (tokens > 0)
+            sweep_progress(s, false, "T=%lld: listing the variants of pipeline %s", (long long)tokens, pipeline);
         if (status == MLPBWD_OK)
             status = gen_slots(s->generator, pipeline, &s->target, &slots, why);
         json_array_foreach(slots, i, slot) if (status == MLPBWD_OK) status =
