@@ -33,13 +33,13 @@ static void save(const char *path, const char *text) {
 }
 
 static void make(const char *name) {
-    char path[4400];
+    char path[8192];
     (void)snprintf(path, sizeof path, "%s/%s", templates, name);
     assert_int_equal(mkdir(path, 0755), 0);
 }
 
 static void link_to(const char *source, const char *name) {
-    char from[4400], to[4400];
+    char from[8192], to[8192];
     (void)snprintf(from, sizeof from, SOURCE_DIR "/templates/%s", source);
     (void)snprintf(to, sizeof to, "%s/%s", templates, name);
     assert_int_equal(symlink(from, to), 0);
@@ -128,7 +128,7 @@ static int set_up(void **state) {
     link_to("arch", "arch");
     each_file(SOURCE_DIR "/templates/lib", link_library);
     each_file(SOURCE_DIR "/templates/kernels", few_kernels);
-    char path[4400];
+    char path[8192];
     (void)snprintf(path, sizeof path, "%s/lib/few.lua", templates);
     save(path, FEW);
     one_pipeline();
