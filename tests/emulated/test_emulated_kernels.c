@@ -91,7 +91,7 @@ static void test_defaults(void **state) {
 static void test_variants(void **state) {
     harness *h = open_or_skip(*state);
     const variant_sample sample = {
-        .shapes = {tail, {-1, 0, 0}, {-1, 0, 0}, two_tiles}, .wanted = 2, .lesser = false, .limit_seconds = 25};
+        .shapes = {tail, {-1, 0, 0}, {-1, 0, 0}, two_tiles}, .wanted = 2, .lesser = false, .limit_seconds = 12};
     test_tally tally = {0};
     int targets = check_variants(h, &sample, &tally);
     finish(h, &tally, targets);

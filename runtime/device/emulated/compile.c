@@ -62,7 +62,7 @@ static mlpbwd_status run(const char *folder, const cc_command *command, int arch
                                  "c++",
                                  "-std=gnu++17",
                                  "-O1",
-                                 "-g",
+                                 "-g1", /* lines and inlining: all that reports use */
                                  "-fno-var-tracking",
                                  "-w",
                                  "-fPIC",
