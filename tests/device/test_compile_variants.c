@@ -144,6 +144,17 @@ static void compile_use(struct work *work, const char *kernel, const char *role,
     *first_class = false;
 }
 
+/* What the first architecture compiled is not compiled again for larger and lesser ones: sm_80 has its own limits. */
+static bool serves(const char *kernel, const char *role, const char *arch) {
+    for (int accuracy = 0; accuracy < 3; accuracy++) {
+        gen_target target = {arch, accuracy};
+        kernel_use use;
+        if (kernel_use_init(&use, generator, kernel, role, &target, NULL) == MLPBWD_OK)
+            return true;
+    }
+    return false;
+}
+
 static void compile_share(struct work *work) {
     const char *kernel;
     json_t *fields, *role;
@@ -153,6 +164,8 @@ static void compile_share(struct work *work) {
         json_array_foreach(json_object_get(fields, "roles"), i, role) {
             for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
                 bool first_class = true;
+                if (a > 1 && serves(kernel, json_string_value(role), architectures[0]))
+                    continue;
                 for (int accuracy = 0; accuracy < 3; accuracy++)
                     compile_use(work, kernel, json_string_value(role), architectures[a], accuracy, &first_class,
                                 a == 0);

@@ -54,6 +54,10 @@ static char *seen[64];
 static size_t seen_count;
 
 static bool seen_before(const kernel_target *target) {
+    /* bf16 differs from tf32 in types only: one way to scale and convert is enough there */
+    if (target->target.accuracy == MLPBWD_ACCURACY_BF16 &&
+        (strstr(target->pipeline, "_exact") || strstr(target->pipeline, "_overlap")))
+        return true;
     char name[128];
     (void)snprintf(name, sizeof name, "%s %d", target->pipeline, target->target.accuracy);
     for (size_t i = 0; i < seen_count; i++)
@@ -91,7 +95,7 @@ static void test_defaults(void **state) {
 static void test_variants(void **state) {
     harness *h = open_or_skip(*state);
     const variant_sample sample = {
-        .shapes = {tail, {-1, 0, 0}, {-1, 0, 0}, two_tiles}, .wanted = 2, .lesser = false, .limit_seconds = 12};
+        .shapes = {tail, {-1, 0, 0}, {-1, 0, 0}, two_tiles}, .wanted = 2, .lesser = false, .limit_seconds = 6};
     test_tally tally = {0};
     int targets = check_variants(h, &sample, &tally);
     finish(h, &tally, targets);

@@ -13,7 +13,7 @@
 #include "gen.h"
 
 enum {
-    MOST_VARIANTS = 400
+    MOST_VARIANTS = 120
 }; /* of one kernel and role; of more, the default's neighbours and some at equal distances */
 
 static gen *generator;
