@@ -18,7 +18,7 @@ static uint64_t check_of(const emu_tensor_map *map) {
 }
 
 mlpbwd_status emu_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
-                                         mlp_message *why) {
+                                    mlp_message *why) {
     static const uint8_t element_bytes[] = {[DEV_U8] = 1, [DEV_F16] = 2, [DEV_BF16] = 2, [DEV_F32] = 4};
     static const uint8_t swizzles[] = {[DEV_SWIZZLE_NONE] = LAYOUT_SWIZZLE_NONE,
                                        [DEV_SWIZZLE_32B] = LAYOUT_SWIZZLE_32B,
