@@ -6,7 +6,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/cmake/setup.sh"
 # Seconds that clang-tidy may take; files that it did not reach count as skipped.
-tidy_seconds=${MLPBWD_TIDY_SECONDS:-40}
+tidy_seconds=${MLPBWD_TIDY_SECONDS:-20}
 
 install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev libjansson-dev libmd-dev \
     libcmocka-dev libopenblas-dev clang-format clang-tidy shellcheck
