@@ -6,21 +6,6 @@ list(TRANSFORM first PREPEND ${folder}/)
 set(last ${folder}/kernel/entry.hpp)
 list(REMOVE_ITEM others ${first} ${last})
 list(SORT others)
-set(arrays "")
-set(rows "")
-foreach(header IN LISTS first others last)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
-  get_filename_component(name ${header} NAME)
-  string(MAKE_C_IDENTIFIER ${name} symbol)
-  file(READ ${header} bytes HEX)
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
-  string(APPEND arrays "static const char ${symbol}[] = {${bytes}0};\n")
-  string(APPEND rows "    {\"mlpbwd_${name}\", ${symbol}},\n")
-endforeach()
 set(emulated_headers ${CMAKE_CURRENT_BINARY_DIR}/emulated_headers.c)
-file(CONFIGURE OUTPUT ${emulated_headers} @ONLY CONTENT
-"#include \"device/emulated/kernel_source.h\"
-@arrays@
-const emulated_header emulated_headers[] = {
-@rows@    {0, 0}};
-")
+embed_texts(${emulated_headers} device/emulated/kernel_source.h "emulated_header emulated_headers" mlpbwd_ ${first} ${others}
+  ${last})
