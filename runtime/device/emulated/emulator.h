@@ -211,8 +211,6 @@ extern const struct emu_api emu_api_table; /* table.c; what a kernel is bound to
 
 /* The thread that is running; NULL in asynchronous operations and outside launches. */
 emu_thread *emu_self(void);
-/* The launch that is running; NULL outside. */
-emu_launch *emu_current_launch(void);
 
 /* 0 <= result < below; 0 always without a seed. */
 uint32_t emu_draw(emu_launch *launch, uint32_t below);
@@ -252,8 +250,6 @@ typedef struct emu_async {
  * launch as a fault. */
 void *emu_async_new(emu_thread *thread, size_t bytes, const char *what, uintptr_t origin);
 void emu_async_post(emu_async *operation);
-/* Is an operation with this key still to run? */
-bool emu_async_pending(const emu_launch *launch, const void *queue);
 /* Runs the pending operations of the key now. */
 void emu_async_flush(emu_launch *launch, const void *queue);
 
@@ -358,8 +354,6 @@ void emu_global_effect(const emu_view *view, emu_thread *issuer, emu_effect *eff
                        bool generic_proxy);
 /* The same without checks of order, for operations that hardware makes atomic per element (red, reductions). */
 void emu_global_atomic(emu_thread *thread, uintptr_t address, size_t bytes, uintptr_t origin);
-/* Ordered loads and stores of words between blocks: bounds only; view of the word for release/acquire. */
-emu_foreign **emu_global_flag(emu_thread *thread, uintptr_t address, uint32_t bytes, uintptr_t origin);
 /* Memory of the device. Uninitialised (poisoned) when fresh. */
 void *emu_global_allocate(size_t bytes);
 bool emu_global_free(void *memory);                         /* false: no such allocation */

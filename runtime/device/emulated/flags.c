@@ -62,11 +62,6 @@ static emu_foreign **flag_of(uintptr_t address, uint32_t generation) {
     return &place->foreign;
 }
 
-emu_foreign **emu_global_flag(emu_thread *thread, uintptr_t address, uint32_t bytes, uintptr_t origin) {
-    emu_allocation_find(thread, address, bytes, EMU_ATOMIC, origin);
-    return flag_of(address, 0);
-}
-
 void emu_flags_forget(void) {
     for (size_t i = 0; i < flags.capacity; i++)
         emu_foreign_clear(&flags.at[i].foreign);

@@ -19,10 +19,6 @@ static emu_launch *current;
 static uint32_t launches, generations;
 static jmp_buf main_context; /* of the launching thread: where faults outside of fibers go */
 
-emu_launch *emu_current_launch(void) {
-    return current;
-}
-
 uint32_t emu_draw(emu_launch *launch, uint32_t below) {
     if (launch->options.seed == 0 || below < 2)
         return 0;
@@ -106,13 +102,6 @@ void emu_async_post(emu_async *operation) {
             link = &(*link)->next;
         async_run(launch, link);
     }
-}
-
-bool emu_async_pending(const emu_launch *launch, const void *queue) {
-    for (const emu_async *operation = launch->async; operation; operation = operation->next)
-        if (operation->queue == queue)
-            return true;
-    return false;
 }
 
 void emu_async_flush(emu_launch *launch, const void *queue) {

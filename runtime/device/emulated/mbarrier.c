@@ -142,14 +142,6 @@ emu_mbarrier *emu_mbarrier_find(emu_thread *thread, uint32_t address, bool async
     return emu_mbarrier_at(thread, block, offset, asynchronous, what, origin);
 }
 
-emu_block *emu_mbarrier_block(const emu_mbarrier *barrier) {
-    return barrier->block;
-}
-
-uint32_t emu_mbarrier_offset(const emu_mbarrier *barrier) {
-    return barrier->offset;
-}
-
 /* ---- lives ---- */
 
 static emu_mbarrier *new_barrier(emu_thread *thread, uint32_t offset, uintptr_t origin) {

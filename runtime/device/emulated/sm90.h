@@ -19,8 +19,6 @@ emu_mbarrier *emu_mbarrier_find(emu_thread *thread, uint32_t address, bool async
 /* The same at an offset in the shared memory of a block of the cluster (multicast: the same offset in each). */
 emu_mbarrier *emu_mbarrier_at(emu_thread *thread, emu_block *block, uint32_t offset, bool asynchronous,
                               const char *what, uintptr_t origin);
-emu_block *emu_mbarrier_block(const emu_mbarrier *barrier);
-uint32_t emu_mbarrier_offset(const emu_mbarrier *barrier); /* in its block's shared memory */
 
 /* fence.mbarrier_init by this thread: the barriers that it has initialised count as visible to asynchronous operations
  * of whoever knows of this fence (a barrier of the block or cluster must follow). For fence() of the table. */
