@@ -14,7 +14,7 @@ typedef struct sweep_options {
     cli_options common; /* first: see cli_parse */
     double budget, compile_limit, run_limit;
     int64_t compile_memory, repetitions, warmup, shard, shard_count, seed, units;
-    const char *arch, *replay;
+    const char *arch, *replay, *exhaustive;
     bool retry_failed, no_compile;
 } sweep_options;
 
@@ -31,7 +31,8 @@ enum {
     KEY_REPLAY,
     KEY_RETRY_FAILED,
     KEY_UNITS,
-    KEY_NO_COMPILE
+    KEY_NO_COMPILE,
+    KEY_EXHAUSTIVE
 };
 
 #define LIMIT_OPTIONS                                                                                                  \
@@ -47,6 +48,10 @@ static const struct argp_option tune_own[] = {
      "Longest time to check and time one candidate (default 20s; less after the first that hangs)", 3},
     {"repetitions", KEY_REPETITIONS, "N", 0, "Timed repetitions of a candidate (default 20)", 3},
     {"warmup", KEY_WARMUP, "N", 0, "Repetitions before the first timed one (default 3)", 3},
+    {"exhaustive", KEY_EXHAUSTIVE, "SLOT", 0,
+     "Try every valid variant of this slot, such as fc1_wgrad, also what is not thought worth it; the candidates' rows "
+     "then show what the ordinary search misses",
+     3},
     {"seed", KEY_SEED, "N", 0, "Of the search's random choices (default 0)", 3},
     {"retry-failed", KEY_RETRY_FAILED, NULL, 0,
      "Try again what crashed, timed out, was wrong or did not compile in an earlier sweep", 3},
@@ -119,6 +124,9 @@ static error_t parse(int key, char *argument, struct argp_state *state) {
         return 0;
     case KEY_NO_COMPILE:
         options->no_compile = true;
+        return 0;
+    case KEY_EXHAUSTIVE:
+        options->exhaustive = argument;
         return 0;
     case KEY_REPLAY:
         options->replay = argument;
@@ -256,6 +264,7 @@ static int sweep(sweep_options *options, bool compile_only) {
                             .units = (int)options->units,
                             .no_compile = options->no_compile,
                             .replay_path = options->replay,
+                            .exhaustive = options->exhaustive,
                             .seed = (unsigned)options->seed,
                             .progress = print_progress,
                             .interrupted = cli_interrupted(),

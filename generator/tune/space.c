@@ -40,7 +40,8 @@ static int by_turn(const void *a, const void *b) {
 typedef struct collection {
     ranked *items;
     size_t count, capacity, slots;
-    bool default_taken; /* of the current slot */
+    bool default_taken;   /* of the current slot */
+    bool exhaustive_seen; /* the slot of tune_options.exhaustive is one of some pipeline */
 } collection;
 
 static mlpbwd_status collect(collection *c, variant *v, int group, mlp_message *why) {
@@ -56,8 +57,14 @@ static mlpbwd_status collect(collection *c, variant *v, int group, mlp_message *
     return MLPBWD_OK;
 }
 
-static gen_problem problem_at(const sweep *s, int64_t tokens) {
-    return (gen_problem){tokens, s->options.hidden_size, s->options.intermediate_size, s->units};
+static bool is_exhaustive(const sweep *s, const char *slot) {
+    return s->options.exhaustive && strcmp(s->options.exhaustive, slot) == 0;
+}
+
+/* By which a slot's variants are pruned: T below 0 where none may be left out. */
+static gen_problem problem_at(const sweep *s, const char *slot, int64_t tokens) {
+    return (gen_problem){is_exhaustive(s, slot) ? -1 : tokens, s->options.hidden_size, s->options.intermediate_size,
+                         s->units};
 }
 
 /* Pseudo-random order of variants that are not plans yet, so that those left out cost no plan. */
@@ -84,7 +91,8 @@ static mlpbwd_status take_drafts(sweep *s, const slot_of *where, draft *drafts, 
                                  mlp_message *why) {
     qsort(drafts, count, sizeof *drafts, by_order);
     mlpbwd_status status = MLPBWD_OK;
-    const size_t taken = count > ALL_OF && !s->options.compile_only ? SOME_OF : count;
+    const bool all = s->options.compile_only || is_exhaustive(s, where->slot);
+    const size_t taken = count > ALL_OF && !all ? SOME_OF : count;
     for (size_t i = 0; i < taken && status == MLPBWD_OK && !sweep_interrupted(s); i++)
         status = take(s, where, drafts[i].parameters, c, why);
     return status;
@@ -93,7 +101,7 @@ static mlpbwd_status take_drafts(sweep *s, const slot_of *where, draft *drafts, 
 static mlpbwd_status collect_kernel(sweep *s, const slot_of *where, const char *kernel, int64_t tokens, collection *c,
                                     mlp_message *why) {
     json_t *variants = NULL;
-    gen_problem problem = problem_at(s, tokens);
+    gen_problem problem = problem_at(s, where->slot, tokens);
     mlpbwd_status status = gen_space(s->generator, kernel, where->role, &s->target, &problem, &variants, NULL, why);
     if (status != MLPBWD_OK)
         return status;
@@ -130,6 +138,7 @@ static mlpbwd_status collect_slot(sweep *s, const char *pipeline, const json_t *
     size_t first = c->count, index;
     json_t *kernel, *plan = NULL;
     c->default_taken = false;
+    c->exhaustive_seen = c->exhaustive_seen || is_exhaustive(s, where.slot);
     mlpbwd_status status = space_default_plan(s, pipeline, &plan, why);
     if (status == MLPBWD_OK) /* also where it is pruned */
         status = take(s, &where, json_object_get(json_object_get(plan, "parameters"), where.slot), c, why);
@@ -170,6 +179,11 @@ mlpbwd_status space_trials(sweep *s, int64_t tokens, trial_list *out, mlp_messag
     *out = (trial_list){NULL, 0};
     collection c = {0};
     mlpbwd_status status = collect_all(s, tokens, &c, why);
+    if (status == MLPBWD_OK && s->options.exhaustive && !c.exhaustive_seen && !sweep_interrupted(s))
+        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                          "no pipeline of %s and this class has a slot '%s' to be exhaustive in; `mlpbwd emit --list` "
+                          "names the slots",
+                          s->arch, s->options.exhaustive);
     if (status == MLPBWD_OK && c.count > 0) {
         qsort(c.items, c.count, sizeof *c.items, by_turn);
         out->items = calloc(c.count, sizeof *out->items);
@@ -210,7 +224,7 @@ static mlpbwd_status append(trial_list *list, variant *v, mlp_message *why) {
 
 mlpbwd_status space_neighbours(sweep *s, int64_t tokens, const variant *centre, trial_list *list, mlp_message *why) {
     json_t *variants = NULL;
-    gen_problem problem = problem_at(s, tokens);
+    gen_problem problem = problem_at(s, centre->slot, tokens);
     mlpbwd_status status =
         gen_space(s->generator, centre->kernel, centre->role, &s->target, &problem, &variants, NULL, why);
     slot_of where = {centre->pipeline, centre->slot, centre->role};

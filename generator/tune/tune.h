@@ -37,6 +37,7 @@ typedef struct tune_options {
     void (*progress)(void *user, const char *line); /* human-readable, with ETA; one line a call; may be NULL */
     void *user;
     const volatile int *interrupted; /* set non-zero by a signal handler; NULL: never */
+    const char *exhaustive;          /* slot of which every valid variant is tried, pruned or not; NULL: none */
     bool retry_failed;               /* also candidates that crashed, timed out or were wrong before */
 } tune_options;
 

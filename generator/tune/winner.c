@@ -92,6 +92,8 @@ mlpbwd_status winner_store(sweep *s, int64_t tokens, const finalist *winner, dou
     json_object_set_new(measurement, "templates", json_string(gen_templates_hash(s->generator)));
     json_object_set_new(measurement, "complete", json_boolean(complete));
     json_object_set_new(measurement, "seed", json_integer((json_int_t)s->options.seed));
+    if (s->options.exhaustive)
+        json_object_set_new(measurement, "exhaustive", json_string(s->options.exhaustive));
     json_object_set_new(measurement, "default_us", default_us > 0 ? json_real(default_us) : json_null());
     json_object_set_new(measurement, "date", json_string(date));
     db_plan_row row = {.device_name = s->measurer.device.name,
@@ -142,7 +144,8 @@ static bool is_current(const sweep *s, const json_t *m) {
            is_text(m, "driver", s->measurer.device.driver) && is_text(m, "compiler", s->compiler_version) &&
            json_integer_value(json_object_get(m, "seed")) == (json_int_t)s->options.seed &&
            json_integer_value(json_object_get(m, "repetitions")) == s->options.repetitions &&
-           json_integer_value(json_object_get(m, "warmup")) == s->options.warmup;
+           json_integer_value(json_object_get(m, "warmup")) == s->options.warmup &&
+           (!s->options.exhaustive || is_text(m, "exhaustive", s->options.exhaustive));
 }
 
 mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *why) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -217,6 +218,53 @@ static void a_failing_candidate_is_left_out_and_named(void **state) {
     }
     assert_true(wrong && crashed);
     json_decref(summary);
+}
+
+/* A folder in which kernel `second` prunes what the recording has as its fastest. */
+static const char *pruning_folder(void **state) {
+    static char folder[512];
+    char line[512], path[600];
+    snprintf(folder, sizeof folder, "%s", fixture_path(state, "pruning"));
+    snprintf(path, sizeof path, "%s/kernels", folder);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    assert_int_equal(mkdir(path, 0755), 0);
+    snprintf(path, sizeof path, "%s/kernels/second.lua", folder);
+    FILE *from = fopen(SOURCE_DIR "/tests/replay/templates/kernels/second.lua", "r"), *to = fopen(path, "w");
+    assert_non_null(from);
+    assert_non_null(to);
+    while (fgets(line, sizeof line, from)) {
+        if (strstr(line, "valid = "))
+            fputs("    prune = function(c) return c.p.tile ~= 1, 'small tiles' end,\n", to);
+        fputs(line, to);
+    }
+    fclose(from);
+    assert_int_equal(fclose(to), 0);
+    return folder;
+}
+
+static void an_exhaustive_slot_is_not_pruned(void **state) {
+    const char *const two[] = {pruning_folder(state), folders[0]};
+    tune_options options = options_for(state, recording());
+    options.tokens = &both[1];
+    options.token_count = 1;
+    options.template_folders = two;
+    options.template_folder_count = 2;
+    json_t *summary = run(&options);
+    assert_winner(summary, 64, "direct", 160, 200,
+                  "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 2, 1) "}");
+    json_decref(summary);
+    options.exhaustive = "second"; /* the same database: the rest is known */
+    summary = run(&options);
+    assert_winner(summary, 64, "direct", 110, 200,
+                  "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
+    json_decref(summary);
+    summary = run(&options);
+    assert_true(number(summary, "timed") == 0);
+    json_decref(summary);
+    mlp_message why = {""};
+    options.exhaustive = "third";
+    assert_int_equal(tune_run(&options, &summary, &why), MLPBWD_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "a slot 'third'"));
 }
 
 static void failures_are_remembered_until_they_are_retried(void **state) {
@@ -517,6 +565,7 @@ int main(void) {
                                        TEST(close_times_are_decided_by_the_default),
                                        TEST(the_default_is_always_in_the_final),
                                        TEST(a_failing_candidate_is_left_out_and_named),
+                                       TEST(an_exhaustive_slot_is_not_pruned),
                                        TEST(failures_are_remembered_until_they_are_retried),
                                        TEST(a_family_that_hangs_costs_one_limit),
                                        TEST(what_was_in_flight_is_tried_once_more),
