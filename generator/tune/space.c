@@ -181,8 +181,8 @@ mlpbwd_status space_trials(sweep *s, int64_t tokens, trial_list *out, mlp_messag
     mlpbwd_status status = collect_all(s, tokens, &c, why);
     if (status == MLPBWD_OK && s->options.exhaustive && !c.exhaustive_seen && !sweep_interrupted(s))
         status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                          "no pipeline of %s and this class has a slot '%s' to be exhaustive in; `mlpbwd emit --list` "
-                          "names the slots",
+                          "no pipeline of %s and this class has a slot '%s' to be exhaustive in; `mlpbwd query --json` "
+                          "shows the slots of a plan",
                           s->arch, s->options.exhaustive);
     if (status == MLPBWD_OK && c.count > 0) {
         qsort(c.items, c.count, sizeof *c.items, by_turn);
