@@ -119,8 +119,13 @@ static mlpbwd_status load_answer(void *user, const lookup_request *request, cons
     mlpbwd_status status = plan_image_load(
         answer->plan_json, &plan->problem, plan->library->device, plan->home->context, lookup_get_blob, &blobs,
         (plan->problem.flags & MLPBWD_FLAG_ALLOW_COMPILE) != 0, plan->home->modules, true, &plan->image, why);
-    if (status != MLPBWD_OK)
-        mlp_prefix(why, "plan of rung \"%s\" from %s", answer->match, answer->database_path);
+    if (status == MLPBWD_OK) {
+        mlp_message no_graph = {""};
+        if (plan_image_record(plan->image, &no_graph) != MLPBWD_OK) /* slower to enqueue, and as right */
+            log_message("launches are enqueued one by one: %s", no_graph.text);
+        return MLPBWD_OK;
+    }
+    mlp_prefix(why, "plan of rung \"%s\" from %s", answer->match, answer->database_path);
     return status;
 }
 

@@ -101,6 +101,7 @@ mlpbwd_status plan_image_create(const char *plan_json, const mlpbwd_problem *pro
 void plan_image_destroy(plan_image *image) {
     if (!image)
         return;
+    plan_image_forget_graphs(image);
     destroy_streams(image);
     for (size_t l = 0; l < image->launch_count; l++) {
         free(image->launches[l].slot);

@@ -14,7 +14,8 @@ enum {
     IMAGE_MAX_BUFFERS = 64,
     IMAGE_MAX_PARTS = 16,  /* of one launch; part 0 belongs to all of them */
     IMAGE_MAX_STREAMS = 8, /* the caller's, as 0, and up to seven side streams */
-    IMAGE_STREAM_SETS = 4  /* executes of one plan that overlap their launches at the same time */
+    IMAGE_STREAM_SETS = 4, /* executes of one plan that overlap their launches at the same time */
+    IMAGE_GRAPHS = 4       /* streams on which a plan's launches are enqueued as one graph */
 };
 
 typedef enum { ARGUMENT_CONSTANT, ARGUMENT_TENSOR, ARGUMENT_BUFFER } image_argument_kind;
@@ -64,6 +65,18 @@ typedef struct image_streams {
     dev_event *event;                      /* recorded and waited for by whoever holds the set */
 } image_streams;
 
+/* The plan's launches as one graph, for one stream of the caller. */
+typedef struct image_graph {
+    atomic_flag taken; /* by an execute, while it sets arguments and enqueues */
+    dev_graph *graph;
+    dev_graph_node nodes[IMAGE_MAX_LAUNCHES];
+    atomic_bool owned; /* by the stream */
+    dev_stream stream;
+    bool is_set; /* the nodes have these pointers */
+    void *pointers[TENSOR_COUNT];
+    char *workspace;
+} image_graph;
+
 struct plan_image {
     dev_context *context;      /* the caller's */
     plan_modules *own_modules; /* NULL when the modules are a library's */
@@ -80,7 +93,37 @@ struct plan_image {
     uint64_t side_launches;              /* those on a side stream */
     unsigned stream_count;               /* the caller's included */
     image_streams *sets; /* IMAGE_STREAM_SETS of them, NULL without side streams; written through by const runs */
+    image_graph *graphs; /* IMAGE_GRAPHS of them, likewise; NULL: launches are enqueued one by one */
 };
+
+/* One pass over an image's launches. */
+typedef struct image_call {
+    const plan_image *image;
+    void *pointers[TENSOR_COUNT];
+    char *workspace;
+    unsigned wanted; /* outputs */
+    dev_stream stream;
+    /* Without a graph launches are enqueued, and nodes (if not NULL) receives what was recorded of each; with one, its
+     * nodes get these arguments instead. */
+    dev_graph *graph;
+    dev_graph_node *nodes;
+    mlp_message *why;
+} image_call;
+
+/* Launches as bits. */
+static inline uint64_t image_every_launch(const plan_image *image) {
+    return image->launch_count < 64 ? (UINT64_C(1) << image->launch_count) - 1 : UINT64_MAX;
+}
+
+/* The launches of `live`, side streams included where they are free. */
+mlpbwd_status plan_image_enqueue(const image_call *call, uint64_t live);
+
+/* Records graphs of the whole pass, where the device can; else, and after a failure, there are none. */
+mlpbwd_status plan_image_record(plan_image *image, mlp_message *why);
+void plan_image_forget_graphs(plan_image *image);
+/* The whole pass, every output wanted, as one graph. False: the launches are to be enqueued one by one (the stream is
+ * being captured, or has no graph). No lock, no allocation. */
+bool plan_image_replay(const image_call *call, mlpbwd_status *status);
 
 /* As plan_image_create, with two choices: modules, when not NULL, receives what is loaded and keeps it (it must outlive
  * the image and belong to the same context); share_memory lets buffers that are never alive together lie in the same

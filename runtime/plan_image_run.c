@@ -3,16 +3,9 @@
 
 #include <string.h>
 
-typedef struct call {
-    const plan_image *image;
-    void *pointers[TENSOR_COUNT];
-    char *workspace;
-    unsigned wanted; /* outputs */
-    dev_stream stream;
-    mlp_message *why;
-} call;
-
-static mlpbwd_status start(const call *c, const image_launch *launch) {
+static mlpbwd_status start(const image_call *c, const image_launch *launch) {
+    if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0)
+        return MLPBWD_OK; /* nothing is launched, and nothing recorded */
     image_value values[DEV_MAX_ARGUMENTS];
     void *arguments[DEV_MAX_ARGUMENTS];
     for (size_t i = 0; i < launch->argument_count; i++) {
@@ -26,11 +19,17 @@ static mlpbwd_status start(const call *c, const image_launch *launch) {
         else
             values[i].pointer = c->workspace + c->image->buffers[argument->index].offset;
     }
-    return dev_launch(launch->function, launch->grid, launch->block, launch->shared_bytes, arguments, c->stream,
-                      c->why);
+    if (c->graph)
+        return dev_graph_set(c->graph, c->nodes[launch - c->image->launches], launch->function, launch->grid,
+                             launch->block, launch->shared_bytes, arguments, c->why);
+    mlpbwd_status status =
+        dev_launch(launch->function, launch->grid, launch->block, launch->shared_bytes, arguments, c->stream, c->why);
+    if (status == MLPBWD_OK && c->nodes)
+        status = dev_graph_last(c->image->context, c->stream, &c->nodes[launch - c->image->launches], c->why);
+    return status;
 }
 
-static mlpbwd_status run_serially(const call *c, uint64_t live) {
+static mlpbwd_status run_serially(const image_call *c, uint64_t live) {
     mlpbwd_status status = MLPBWD_OK;
     for (size_t l = 0; l < c->image->launch_count && status == MLPBWD_OK; l++)
         if (live >> l & 1)
@@ -63,7 +62,7 @@ static image_streams *take_streams(const plan_image *image, dev_stream caller) {
 
 /* The waits that belong before launch l. They are enqueued for launches that are skipped, too: what comes later may
  * count on the order that they hand on. */
-static mlpbwd_status order_streams(const call *c, const image_launch *next, const dev_stream *streams,
+static mlpbwd_status order_streams(const image_call *c, const image_launch *next, const dev_stream *streams,
                                    const image_streams *set, unsigned *forked) {
     const plan_image *image = c->image;
     for (unsigned later = 0; later < image->stream_count; later++)
@@ -79,7 +78,7 @@ static mlpbwd_status order_streams(const call *c, const image_launch *next, cons
     return MLPBWD_OK;
 }
 
-static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_streams *set) {
+static mlpbwd_status run_overlapped(const image_call *c, uint64_t live, const image_streams *set) {
     const plan_image *image = c->image;
     dev_stream streams[IMAGE_MAX_STREAMS] = {c->stream};
     unsigned forked = 0;
@@ -88,7 +87,7 @@ static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_st
         streams[s] = set->streams[s];
     for (size_t l = 0; l < image->launch_count && status == MLPBWD_OK; l++) {
         const image_launch *next = &image->launches[l];
-        call on_stream = *c;
+        image_call on_stream = *c;
         on_stream.stream = streams[next->stream];
         status = order_streams(c, next, streams, set, &forked);
         if (status == MLPBWD_OK && (live >> l & 1))
@@ -107,7 +106,17 @@ static mlpbwd_status run_overlapped(const call *c, uint64_t live, const image_st
     return status;
 }
 
-static mlpbwd_status fill_gradients(const call *c) {
+mlpbwd_status plan_image_enqueue(const image_call *c, uint64_t live) {
+    const plan_image *image = c->image;
+    image_streams *set = !c->graph && (live & image->side_launches) ? take_streams(image, c->stream) : NULL;
+    if (!set) /* the order of a graph's nodes has been recorded */
+        return run_serially(c, live);
+    mlpbwd_status status = run_overlapped(c, live, set);
+    atomic_flag_clear_explicit(&set->taken, memory_order_release);
+    return status;
+}
+
+static mlpbwd_status fill_gradients(const image_call *c) {
     mlpbwd_status status = MLPBWD_OK;
     if (c->image->accumulate)
         return status;
@@ -119,7 +128,7 @@ static mlpbwd_status fill_gradients(const call *c) {
 
 mlpbwd_status plan_image_run(const plan_image *image, const mlpbwd_tensors *tensors, void *workspace, const char *slot,
                              dev_stream stream, mlp_message *why) {
-    call c = {.image = image, .workspace = workspace, .stream = stream, .why = why};
+    image_call c = {.image = image, .workspace = workspace, .stream = stream, .why = why};
     plan_tensor_pointers(tensors, c.pointers);
     for (unsigned i = 0; i < TENSOR_OUTPUTS; i++)
         if (c.pointers[TENSOR_INPUTS + i])
@@ -130,10 +139,10 @@ mlpbwd_status plan_image_run(const plan_image *image, const mlpbwd_tensors *tens
     for (size_t l = 0; l < image->launch_count; l++)
         if ((image->launches[l].outputs & c.wanted) && (!slot || strcmp(slot, image->launches[l].slot) == 0))
             live |= UINT64_C(1) << l;
-    image_streams *set = !slot && (live & image->side_launches) ? take_streams(image, stream) : NULL;
-    if (!set)
+    mlpbwd_status status = MLPBWD_OK;
+    if (slot)
         return run_serially(&c, live);
-    mlpbwd_status status = run_overlapped(&c, live, set);
-    atomic_flag_clear_explicit(&set->taken, memory_order_release);
-    return status;
+    if (live == image_every_launch(image) && plan_image_replay(&c, &status))
+        return status;
+    return plan_image_enqueue(&c, live);
 }

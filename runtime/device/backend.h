@@ -35,6 +35,11 @@ struct dev_function {
     dev_module *module;
 };
 
+struct dev_graph {
+    const dev_backend *backend;
+    dev_context *context; /* not a reference: whoever made the graph has one */
+};
+
 /* Functions mean what their namesakes in device.h say; sizes of 0 have been dealt with by device.c. */
 struct dev_backend {
     const char *name;
@@ -70,6 +75,17 @@ struct dev_backend {
                                      const uint32_t cluster[3], int *count, mlp_message *why);
     mlpbwd_status (*tensor_map_encode)(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
                                        mlp_message *why);
+
+    /* All of these or none (NULL: the backend records nothing). graph_end fills everything but what dev_graph has; out
+     * NULL: what was recorded is dropped. */
+    mlpbwd_status (*graph_begin)(dev_context *context, dev_stream stream, mlp_message *why);
+    mlpbwd_status (*graph_last)(dev_context *context, dev_stream stream, dev_graph_node *out, mlp_message *why);
+    mlpbwd_status (*graph_end)(dev_context *context, dev_stream stream, dev_graph **out, mlp_message *why);
+    mlpbwd_status (*graph_set)(dev_graph *graph, dev_graph_node node, const dev_function *function,
+                               const uint32_t grid[3], const uint32_t block[3], size_t shared_bytes, void **arguments,
+                               mlp_message *why);
+    mlpbwd_status (*graph_launch)(dev_graph *graph, dev_stream stream, mlp_message *why);
+    void (*graph_destroy)(dev_graph *graph);
 
     mlpbwd_status (*alloc)(dev_context *context, size_t size, void **out, mlp_message *why);
     void (*free)(dev_context *context, void *pointer);

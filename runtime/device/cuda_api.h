@@ -22,8 +22,11 @@ typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct _nvrtcProgram *nvrtcProgram;
 typedef struct nvmlDevice_st *nvmlDevice_t;
-typedef struct CUlaunchConfig_st CUlaunchConfig; /* incomplete here: cuda_launch_config is its layout */
-typedef struct CUtensorMap_st CUtensorMap;       /* opaque: dev_tensor_map is its size */
+typedef struct CUlaunchConfig_st CUlaunchConfig;   /* incomplete here: cuda_launch_config is its layout */
+typedef struct CUgraphEdgeData_st CUgraphEdgeData; /* opaque: never read */
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st
+    CUDA_KERNEL_NODE_PARAMS;               /* incomplete here: cuda_node_params is its layout */
+typedef struct CUtensorMap_st CUtensorMap; /* opaque: dev_tensor_map is its size */
 
 /* Layouts of CUlaunchAttribute and CUlaunchConfig, as far as the library fills them. */
 typedef struct cuda_launch_attribute {
@@ -41,6 +44,15 @@ typedef struct cuda_launch_config {
     cuda_launch_attribute *attributes;
     unsigned count;
 } cuda_launch_config;
+
+/* Layout of CUDA_KERNEL_NODE_PARAMS (version 2). */
+typedef struct cuda_node_params {
+    CUfunction function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **arguments, **extra;
+    void *kernel; /* instead of the function */
+    CUcontext context;
+} cuda_node_params;
 
 enum {
 #define CUDA_CONSTANT(name, value) MLP_##name = (value),

@@ -56,7 +56,8 @@ mlpbwd_status cuda_enter_setup(cuda_context *context, cuda_guard *guard, mlp_mes
 void cuda_relax(cuda_context *context, cuda_guard *guard);
 void cuda_leave(cuda_context *context, const cuda_guard *guard);
 
-/* Backend functions of cuda_context.c, cuda_module.c, cuda_launch.c, cuda_memory.c and cuda_time.c: see device.h. */
+/* Backend functions of cuda_context.c, cuda_module.c, cuda_launch.c, cuda_graph.c, cuda_memory.c and cuda_time.c: see
+ * device.h. */
 mlpbwd_status cuda_context_get(dev *device, dev_context **out, mlp_message *why);
 void cuda_context_release(dev_context *context);
 mlpbwd_status cuda_context_enter(dev_context *context, bool *pushed, mlp_message *why);
@@ -85,6 +86,15 @@ mlpbwd_status cuda_active_clusters(const dev_function *function, const uint32_t 
                                    const uint32_t cluster[3], int *count, mlp_message *why);
 mlpbwd_status cuda_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
                                      mlp_message *why);
+
+mlpbwd_status cuda_graph_begin(dev_context *context, dev_stream stream, mlp_message *why);
+mlpbwd_status cuda_graph_last(dev_context *context, dev_stream stream, dev_graph_node *out, mlp_message *why);
+mlpbwd_status cuda_graph_end(dev_context *context, dev_stream stream, dev_graph **out, mlp_message *why);
+mlpbwd_status cuda_graph_set(dev_graph *graph, dev_graph_node node, const dev_function *function,
+                             const uint32_t grid[3], const uint32_t block[3], size_t shared_bytes, void **arguments,
+                             mlp_message *why);
+mlpbwd_status cuda_graph_launch(dev_graph *graph, dev_stream stream, mlp_message *why);
+void cuda_graph_destroy(dev_graph *graph);
 
 mlpbwd_status cuda_alloc(dev_context *context, size_t size, void **out, mlp_message *why);
 void cuda_free(dev_context *context, void *pointer);

@@ -146,6 +146,44 @@ mlpbwd_status dev_launch(const dev_function *function, const uint32_t grid[3], c
     return function->backend->launch(function, grid, block, shared_bytes, arguments, stream, why);
 }
 
+/* ---- recorded launches ---- */
+
+mlpbwd_status dev_graph_begin(dev_context *context, dev_stream stream, mlp_message *why) {
+    if (!context->backend->graph_begin)
+        return mlp_fail(why, MLPBWD_UNSUPPORTED, "device %s records no launches", context->device->info.id);
+    return context->backend->graph_begin(context, stream, why);
+}
+
+mlpbwd_status dev_graph_last(dev_context *context, dev_stream stream, dev_graph_node *out, mlp_message *why) {
+    *out = NULL;
+    return context->backend->graph_last(context, stream, out, why);
+}
+
+mlpbwd_status dev_graph_end(dev_context *context, dev_stream stream, dev_graph **out, mlp_message *why) {
+    if (out)
+        *out = NULL;
+    mlpbwd_status status = context->backend->graph_end(context, stream, out, why);
+    if (status == MLPBWD_OK && out) {
+        (*out)->backend = context->backend;
+        (*out)->context = context;
+    }
+    return status;
+}
+
+mlpbwd_status dev_graph_set(dev_graph *graph, dev_graph_node node, const dev_function *function, const uint32_t grid[3],
+                            const uint32_t block[3], size_t shared_bytes, void **arguments, mlp_message *why) {
+    return graph->backend->graph_set(graph, node, function, grid, block, shared_bytes, arguments, why);
+}
+
+mlpbwd_status dev_graph_launch(dev_graph *graph, dev_stream stream, mlp_message *why) {
+    return graph->backend->graph_launch(graph, stream, why);
+}
+
+void dev_graph_destroy(dev_graph *graph) {
+    if (graph && !dev_is_forked(graph->context->device))
+        graph->backend->graph_destroy(graph);
+}
+
 /* ---- memory, streams, timing ---- */
 
 mlpbwd_status dev_alloc(dev_context *context, size_t size, void **out, mlp_message *why) {

@@ -24,6 +24,8 @@ typedef struct dev_module dev_module; /* loaded machine code */
 typedef struct dev_function dev_function; /* one entry of a module, fully loaded */
 typedef void *dev_stream;                 /* CUstream; host: NULL */
 typedef struct dev_event dev_event;       /* orders streams; host: no-op */
+typedef struct dev_graph dev_graph;       /* recorded launches, enqueued as one */
+typedef void *dev_graph_node;             /* one of them; owned by the graph */
 
 enum { DEV_MAX_LADDER = 8, DEV_MAX_ARGUMENTS = 64 };
 
@@ -178,6 +180,26 @@ mlpbwd_status dev_launch_with(const dev_function *function, const uint32_t grid[
  * whose blocks may wait for each other. Errors as dev_launch_with. */
 mlpbwd_status dev_active_clusters(const dev_function *function, const uint32_t block[3], size_t shared_bytes,
                                   const uint32_t cluster[3], int *count, mlp_message *why);
+
+/* ---- recorded launches: many enqueued for the price of one ---- */
+
+/* Begins recording: launches into the stream, and into streams ordered behind it, do not run but become a graph, with
+ * the order between them. The stream is not the legacy default one. UNSUPPORTED: the device records nothing. */
+mlpbwd_status dev_graph_begin(dev_context *context, dev_stream stream, mlp_message *why);
+/* The launch just enqueued into a stream that is being recorded. */
+mlpbwd_status dev_graph_last(dev_context *context, dev_stream stream, dev_graph_node *out, mlp_message *why);
+/* Ends recording; every stream has been joined with the one it began with. out NULL: what was recorded is dropped. The
+ * context is kept by the caller for as long as the graph. */
+mlpbwd_status dev_graph_end(dev_context *context, dev_stream stream, dev_graph **out, mlp_message *why);
+/* From the next dev_graph_launch on the node launches so; the function is the recorded one or of the same module, and
+ * attributes stay as they were recorded. What is enqueued already is not changed. Not from two threads at once. No
+ * lock, no allocation. */
+mlpbwd_status dev_graph_set(dev_graph *graph, dev_graph_node node, const dev_function *function, const uint32_t grid[3],
+                            const uint32_t block[3], size_t shared_bytes, void **arguments, mlp_message *why);
+/* Enqueues all of it. A launch of one graph starts when its previous one has ended, also on another stream. Not while
+ * the stream is being captured. No lock, no allocation. */
+mlpbwd_status dev_graph_launch(dev_graph *graph, dev_stream stream, mlp_message *why);
+void dev_graph_destroy(dev_graph *graph); /* legal while it runs; NULL is harmless */
 
 /* ---- tensor maps: what copies of boxes of a tensor (TMA) are told about it ---- */
 

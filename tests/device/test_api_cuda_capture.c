@@ -1,4 +1,4 @@
-/* The public interface on "cuda:0": capture and replay, the pool of side streams, contexts. */
+/* The public interface on "cuda:0": capture and replay, the pool of side streams, recorded launches, contexts. */
 #include <dlfcn.h>
 
 #include "api_cuda_fixture.h"
@@ -93,6 +93,43 @@ static void test_exhausted_pool(void **state) {
     memory_free(&wanted, NULL);
 }
 
+/* Outside of captures a plan replays graphs that it recorded, one a stream while there are some: tensors may change
+ * from call to call, and on streams beyond the last graph the launches are enqueued one by one. */
+static void test_recorded_launches(void **state) {
+    NEED_PLAN();
+    enum { STREAMS = 6 };
+    memory wanted, a, b;
+    dev_stream streams[STREAMS];
+    memory_make(&wanted, plan, NULL);
+    memory_make(&a, plan, &wanted);
+    memory_make(&b, plan, &wanted);
+    execute(plan, &wanted, NULL);
+    for (int s = 0; s < STREAMS; s++)
+        CHECK(dev_stream_create(context, &streams[s], &failure));
+    for (int round = 0; round < 3; round++)
+        for (int s = 0; s < STREAMS; s++) {
+            poison(&a, streams[s]);
+            poison(&b, streams[s]);
+            execute(plan, &a, streams[s]);
+            execute(plan, &b, streams[s]);
+            assert_true(same_outputs(&a, &wanted));
+            assert_true(same_outputs(&b, &wanted));
+        }
+    /* what is not wanted is neither written nor a reason to forget what is */
+    mlpbwd_tensors some = a.tensors;
+    some.grad_weight2 = NULL;
+    poison(&a, streams[0]);
+    assert_int_equal(mlpbwd_execute(plan, &some, a.workspace, a.workspace_size, streams[0]), MLPBWD_OK);
+    assert_false(same_outputs(&a, &wanted));
+    execute(plan, &a, streams[0]);
+    assert_true(same_outputs(&a, &wanted));
+    for (int s = 0; s < STREAMS; s++)
+        dev_stream_destroy(context, streams[s]);
+    memory_free(&a, &wanted);
+    memory_free(&b, &wanted);
+    memory_free(&wanted, NULL);
+}
+
 /* ---- contexts ---- */
 
 typedef cuda_enum context_create(CUcontext *out, unsigned flags, CUdevice ordinal);
@@ -157,6 +194,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_capture_and_replay),
         cmocka_unit_test(test_exhausted_pool),
+        cmocka_unit_test(test_recorded_launches),
         cmocka_unit_test(test_contexts),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -49,6 +49,14 @@ SAME(cuda_launch_config, shared_bytes, CUlaunchConfig, sharedMemBytes)
 SAME(cuda_launch_config, stream, CUlaunchConfig, hStream)
 SAME(cuda_launch_config, attributes, CUlaunchConfig, attrs)
 SAME(cuda_launch_config, count, CUlaunchConfig, numAttrs)
+_Static_assert(sizeof(cuda_node_params) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2),
+               "a node's parameters differ from cuda.h");
+SAME(cuda_node_params, function, CUDA_KERNEL_NODE_PARAMS_v2, func)
+SAME(cuda_node_params, grid, CUDA_KERNEL_NODE_PARAMS_v2, gridDimX)
+SAME(cuda_node_params, block, CUDA_KERNEL_NODE_PARAMS_v2, blockDimX)
+SAME(cuda_node_params, shared_bytes, CUDA_KERNEL_NODE_PARAMS_v2, sharedMemBytes)
+SAME(cuda_node_params, arguments, CUDA_KERNEL_NODE_PARAMS_v2, kernelParams)
+SAME(cuda_node_params, context, CUDA_KERNEL_NODE_PARAMS_v2, ctx)
 _Static_assert(sizeof(dev_tensor_map) == sizeof(CUtensorMap) && _Alignof(dev_tensor_map) >= _Alignof(CUtensorMap),
                "CUtensorMap differs from cuda.h");
 _Static_assert(sizeof(CUresult) == sizeof(cuda_enum), "an enumeration of cuda.h is not an unsigned int");

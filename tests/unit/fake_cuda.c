@@ -441,6 +441,18 @@ FAKE(cuStreamGetCaptureInfo_v2, (CUstream stream, cuda_enum *status, uint64_t *i
     return 0;
 }
 
+FAKE(cuStreamGetCaptureInfo_v3, (CUstream stream, cuda_enum *status, uint64_t *id, CUgraph *graph,
+                                 const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count)) {
+    static const CUgraphNode last[] = {(CUgraphNode)&loaded};
+    NEED_CONTEXT();
+    MAY_FAIL();
+    (void)id, (void)graph, (void)edges;
+    *status = stream->capture ? 1 : 0;
+    *nodes = last;
+    *count = 1;
+    return 0;
+}
+
 FAKE(cuEventCreate, (CUevent * event, unsigned flags)) {
     (void)flags;
     MAKE(event, events);
@@ -485,6 +497,15 @@ FAKE(cuGraphLaunch, (CUgraphExec executable, CUstream stream)) {
     MAY_FAIL();
     (void)executable, (void)stream;
     books.graph_launches++;
+    return 0;
+}
+
+FAKE(cuGraphExecKernelNodeSetParams_v2,
+     (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)) {
+    NEED_CONTEXT();
+    MAY_FAIL();
+    (void)executable;
+    books.node_shared = node == (CUgraphNode)&loaded ? ((const cuda_node_params *)params)->shared_bytes : 0;
     return 0;
 }
 

@@ -8,6 +8,7 @@ typedef struct fake_books {
     int stack;                                   /* contexts pushed in this thread */
     unsigned mode;                               /* the thread's capture mode */
     unsigned cluster, programmatic;              /* of the last launch with attributes; cluster: x */
+    unsigned node_shared;                        /* shared memory of the last node whose arguments were changed */
     long calls;                                  /* that may fail, since fake_fail_call */
     long launches, loads, waits, graph_launches; /* since fake_reset */
 } fake_books;

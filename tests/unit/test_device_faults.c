@@ -53,6 +53,7 @@ typedef struct everything {
     void *memory;
     dev_stream first, second;
     dev_event *event;
+    dev_graph *graph;
 } everything;
 
 static mlpbwd_status launch(const everything *e, dev_stream stream, mlp_message *why) {
@@ -84,6 +85,29 @@ static mlpbwd_status launch_dependent(const everything *e, mlp_message *why) {
         assert_int_equal(clusters, 66);
     if (!status)
         status = dev_launch_with(e->function, grid, block, 1024, arguments, &attributes, e->first, why);
+    return status;
+}
+
+/* One launch recorded, changed and enqueued twice. */
+static mlpbwd_status launch_recorded(everything *e, mlp_message *why) {
+    const uint32_t grid[3] = {4, 1, 1}, block[3] = {128, 1, 1};
+    void *memory = e->memory;
+    void *arguments[] = {&memory};
+    dev_graph_node node = NULL;
+    mlpbwd_status status = dev_graph_begin(e->context, e->first, why);
+    if (status)
+        return status;
+    status = launch(e, e->first, why);
+    if (!status)
+        status = dev_graph_last(e->context, e->first, &node, why);
+    if (status)
+        (void)dev_graph_end(e->context, e->first, NULL, NULL);
+    else
+        status = dev_graph_end(e->context, e->first, &e->graph, why);
+    if (!status)
+        status = dev_graph_set(e->graph, node, e->function, grid, block, 2048, arguments, why);
+    for (int i = 0; i < 2 && !status; i++)
+        status = dev_graph_launch(e->graph, i ? e->second : e->first, why);
     return status;
 }
 
@@ -128,6 +152,8 @@ static mlpbwd_status use(everything *e, mlp_message *why) {
     if (!status)
         status = launch_dependent(e, why);
     if (!status)
+        status = launch_recorded(e, why);
+    if (!status)
         status = dev_stream_order(e->context, e->first, e->second, e->event, why);
     if (!status)
         status = dev_stream_capture_id(e->context, e->first, &id, why);
@@ -139,6 +165,7 @@ static mlpbwd_status use(everything *e, mlp_message *why) {
 }
 
 static void finish(everything *e) {
+    dev_graph_destroy(e->graph);
     if (e->context) {
         dev_event_destroy(e->context, e->event);
         dev_stream_destroy(e->context, e->first);
@@ -160,10 +187,11 @@ static void test_everything_works(void **state) {
     assert_int_equal((uintptr_t)e.memory % 256, 0);
     assert_int_equal(*(unsigned char *)e.memory, 5);
     fake_books books = fake->books();
-    assert_int_equal(books.launches, 3); /* one plain, one in clusters, one into the graph */
+    assert_int_equal(books.launches, 4); /* one plain, one in clusters, one into each graph */
+    assert_int_equal(books.node_shared, 2048);
     assert_int_equal(books.cluster, 2);
     assert_true(books.programmatic);
-    assert_int_equal(books.graph_launches, 3);
+    assert_int_equal(books.graph_launches, 3 + 2);
     assert_int_equal(books.primaries, 1);
     finish(&e);
     check_books_closed();
