@@ -9,23 +9,22 @@ static void *nowhere(size_t i) {
     return (void *)(uintptr_t)((i + 1) * 4096); /* NOLINT(performance-no-int-to-ptr) */
 }
 
-static mlpbwd_status record(plan_image *image, image_graph *entry, mlp_message *why) {
-    image_call call = {
-        .image = image, .workspace = nowhere(TENSOR_COUNT), .wanted = OUTPUT_ALL, .nodes = entry->nodes, .why = why};
+static mlpbwd_status record(plan_image *image, dev_stream stream, image_graph *entry, mlp_message *why) {
+    image_call call = {.image = image,
+                       .workspace = nowhere(TENSOR_COUNT),
+                       .wanted = OUTPUT_ALL,
+                       .stream = stream,
+                       .nodes = entry->nodes,
+                       .why = why};
     for (size_t i = 0; i < TENSOR_COUNT; i++)
         call.pointers[i] = nowhere(i);
-    mlpbwd_status status = dev_stream_create(image->context, &call.stream, why);
+    mlpbwd_status status = dev_graph_begin(image->context, stream, why);
     if (status != MLPBWD_OK)
         return status;
-    status = dev_graph_begin(image->context, call.stream, why);
-    if (status == MLPBWD_OK) {
-        status = plan_image_enqueue(&call, image_every_launch(image));
-        if (status == MLPBWD_OK)
-            status = dev_graph_end(image->context, call.stream, &entry->graph, why);
-        else
-            (void)dev_graph_end(image->context, call.stream, NULL, NULL);
-    }
-    dev_stream_destroy(image->context, call.stream);
+    status = plan_image_enqueue(&call, image_every_launch(image));
+    if (status == MLPBWD_OK)
+        return dev_graph_end(image->context, stream, &entry->graph, why);
+    (void)dev_graph_end(image->context, stream, NULL, NULL);
     return status;
 }
 
@@ -35,12 +34,14 @@ mlpbwd_status plan_image_record(plan_image *image, mlp_message *why) {
     image->graphs = calloc(IMAGE_GRAPHS, sizeof *image->graphs);
     if (!image->graphs)
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for the plan's graphs");
-    mlpbwd_status status = MLPBWD_OK;
+    dev_stream stream = NULL;
+    mlpbwd_status status = dev_stream_create(image->context, &stream, why);
     for (size_t i = 0; i < IMAGE_GRAPHS && status == MLPBWD_OK; i++) {
         atomic_flag_clear(&image->graphs[i].taken);
         atomic_init(&image->graphs[i].owned, false);
-        status = record(image, &image->graphs[i], why);
+        status = record(image, stream, &image->graphs[i], why);
     }
+    dev_stream_destroy(image->context, stream);
     if (status != MLPBWD_OK)
         plan_image_forget_graphs(image);
     return status == MLPBWD_UNSUPPORTED ? MLPBWD_OK : status;

@@ -15,7 +15,7 @@ enum {
     IMAGE_MAX_PARTS = 16,  /* of one launch; part 0 belongs to all of them */
     IMAGE_MAX_STREAMS = 8, /* the caller's, as 0, and up to seven side streams */
     IMAGE_STREAM_SETS = 4, /* executes of one plan that overlap their launches at the same time */
-    IMAGE_GRAPHS = 4       /* streams on which a plan's launches are enqueued as one graph */
+    IMAGE_GRAPHS = 2       /* streams on which a plan's launches are enqueued as one graph; each costs its creation */
 };
 
 typedef enum { ARGUMENT_CONSTANT, ARGUMENT_TENSOR, ARGUMENT_BUFFER } image_argument_kind;
