@@ -8,7 +8,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 # Seconds that clang-tidy may take; files that it did not reach count as skipped.
 tidy_seconds=${MLPBWD_TIDY_SECONDS:-20}
 
-install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev libjansson-dev libmd-dev \
+install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev libjansson-dev nettle-dev \
     libcmocka-dev libopenblas-dev clang-format clang-tidy shellcheck
 
 passed=0

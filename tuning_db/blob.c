@@ -1,5 +1,5 @@
 /* Blobs and the compile cache that points at them. */
-#include <sha2.h>
+#include <nettle/sha2.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@ enum { LARGEST_BLOB = 1 << 29 };
 
 void db_hash(const void *bytes, size_t size, char hash[DB_HASH_CAPACITY]) {
     static const char digits[] = "0123456789abcdef";
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    SHA2_CTX context;
-    SHA256Init(&context);
+    unsigned char digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx context;
+    sha256_init(&context);
     if (size)
-        SHA256Update(&context, bytes, size);
-    SHA256Final(digest, &context);
+        sha256_update(&context, size, bytes);
+    sha256_digest(&context, sizeof digest, digest);
     for (size_t i = 0; i < sizeof digest; ++i) {
         hash[2 * i] = digits[digest[i] >> 4];
         hash[2 * i + 1] = digits[digest[i] & 15];

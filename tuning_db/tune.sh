@@ -8,7 +8,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/cmake/setup.sh"
 tool=$root/build/mlpbwd
 
-install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev libjansson-dev libmd-dev
+install_packages build-essential cmake pkg-config liblua5.4-dev libsqlite3-dev libjansson-dev nettle-dev
 if ! configured_here "$root/build"; then # else as tests/run.sh, a packager or an earlier run did it
     configure "$root/build" -DCMAKE_BUILD_TYPE=Release -DMLPBWD_TESTS=OFF
 fi
