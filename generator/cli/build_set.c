@@ -8,9 +8,9 @@
 
 typedef struct entry {
     char source_hash[DB_HASH_CAPACITY], code_hash[DB_HASH_CAPACITY];
-    char compiler[16], target[32], version[64], format[16];
-    json_t *source; /* string */
-    void *code;     /* NULL: none (yet) */
+    char compiler[16], target[32], version[64], format[16], name[64]; /* name: a slot that has it, for diagnostics */
+    json_t *source;                                                   /* string */
+    void *code;                                                       /* NULL: none (yet) */
     size_t code_size;
     char *reason; /* why there is no code */
     bool tried;
@@ -91,6 +91,7 @@ mlpbwd_status build_set_add(build_set *set, const json_t *plan, const json_t *so
         (void)snprintf(one->source_hash, sizeof one->source_hash, "%s", text(module, "source"));
         (void)snprintf(one->compiler, sizeof one->compiler, "%s", text(module, "compiler"));
         (void)snprintf(one->target, sizeof one->target, "%s", text(module, "target"));
+        (void)snprintf(one->name, sizeof one->name, "%s", text(module, "slot"));
     }
     return MLPBWD_OK;
 }
@@ -187,7 +188,7 @@ static mlpbwd_status compile_like(build_set *set, size_t first, compile_settings
             const entry *one = &set->entries[i];
             if (!one->tried && strcmp(one->compiler, settings->compiler) == 0 &&
                 strcmp(one->target, settings->target) == 0) {
-                sources[count] = (compile_source){"kernel", json_string_value(one->source)};
+                sources[count] = (compile_source){one->name, json_string_value(one->source)};
                 work.indices[count++] = i;
             }
         }

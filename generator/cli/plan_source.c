@@ -126,9 +126,14 @@ static mlpbwd_status load_from_ladder(plan_source *source, const mlpbwd_problem 
     return status;
 }
 
-/* False for a device that has a compiler of its own: what an architecture's makes is of no use to it. */
-static bool has_compilers_of_archs(const plan_source *source) {
-    return strcmp(dev_compiler_of(source->context, "nvrtc"), "nvrtc") == 0;
+/* A device with a compiler of its own has no use for what the architecture's makes. */
+static void name_compilers(const plan_source *source, json_t *plan) {
+    size_t index = 0;
+    json_t *module = NULL;
+    json_array_foreach(json_object_get(plan, "modules"), index, module) {
+        const char *named = json_string_value(json_object_get(module, "compiler"));
+        (void)json_object_set_new(module, "compiler", json_string(dev_compiler_of(source->context, named)));
+    }
 }
 
 static mlpbwd_status load_from_templates(plan_source *source, const char *pipeline, const mlpbwd_problem *problem,
@@ -139,9 +144,10 @@ static mlpbwd_status load_from_templates(plan_source *source, const char *pipeli
     char *text = NULL;
     mlpbwd_status status = gen_build_plan(source->generator, pipeline, &target, NULL, &built, &sources, why);
     if (status == MLPBWD_OK) {
+        name_compilers(source, built);
         status = build_set_add(source->set, built, sources, why);
     }
-    if (status == MLPBWD_OK && has_compilers_of_archs(source)) {
+    if (status == MLPBWD_OK) {
         status = build_set_compile(source->set, 0, 0.0, NULL, cli_interrupted(), why);
     }
     if (status == MLPBWD_OK) {
