@@ -6,7 +6,8 @@ if(MLPBWD_SHIP_DATABASE)
   file(GLOB_RECURSE template_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/templates/*)
   add_custom_command(OUTPUT ${shipped_database}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/share/mlpbwd
-    COMMAND mlpbwd_tool db ship --templates ${PROJECT_SOURCE_DIR}/templates --output ${shipped_database} ${winners}
+    COMMAND ${CMAKE_COMMAND} -E env MLPBWD_COMPILE_CACHE=${MLPBWD_COMPILE_CACHE}
+      $<TARGET_FILE:mlpbwd_tool> db ship --templates ${PROJECT_SOURCE_DIR}/templates --output ${shipped_database} ${winners}
     DEPENDS mlpbwd_tool ${winners} ${template_files}
     COMMENT "Building the shipped database" VERBATIM)
   add_custom_target(mlpbwd_database ALL DEPENDS ${shipped_database})

@@ -91,11 +91,11 @@ configure "$root/build" -DCMAKE_BUILD_TYPE=Release -DMLPBWD_TESTS=ON -DMLPBWD_WE
 build_and_test "tests" "$root/build" ""
 
 configure "$root/build-asan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMLPBWD_TESTS=ON -DMLPBWD_WERROR=ON \
-    -DMLPBWD_SHIP_DATABASE=OFF -DMLPBWD_SANITIZE=address,undefined
+    -DMLPBWD_SHIP_DATABASE=OFF -DMLPBWD_SANITIZE=address,undefined "-DMLPBWD_COMPILE_CACHE=$root/build/compiled"
 build_and_test "tests under ASan and UBSan" "$root/build-asan" "" --label-exclude '^(package|uninstrumented|pace)$'
 
 configure "$root/build-tsan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMLPBWD_TESTS=ON -DMLPBWD_WERROR=ON \
-    -DMLPBWD_SHIP_DATABASE=OFF -DMLPBWD_SANITIZE=thread
+    -DMLPBWD_SHIP_DATABASE=OFF -DMLPBWD_SANITIZE=thread "-DMLPBWD_COMPILE_CACHE=$root/build/compiled"
 threaded=$(cd -- "$root" && find tests -name 'test_api*.c' -o -name 'test_device_host*.c' | sed 's|.*/||; s|\.c$||')
 build_and_test "runtime's tests under TSan" "$root/build-tsan" "$threaded" --tests-regex '^test_(api|device_host)'
 

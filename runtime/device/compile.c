@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "compile_cache.h"
 
 static const struct {
     const char *name;
@@ -25,6 +26,10 @@ mlpbwd_status dev_compile(const dev_compile_request *request, dev_image *image, 
     for (size_t i = 0; i < COMPILERS; i++) {
         if (!request->compiler || strcmp(request->compiler, compilers[i].name) != 0)
             continue;
+        char cached[PATH_MAX];
+        bool caches = compile_cache_path(request, cached);
+        if (caches && compile_cache_get(cached, image))
+            return MLPBWD_OK;
         mlpbwd_status status = compilers[i].compile(request, image, why);
         if (!image->log)
             image->log = strdup("");
@@ -32,6 +37,8 @@ mlpbwd_status dev_compile(const dev_compile_request *request, dev_image *image, 
             dev_image_free(image);
             return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "no memory for the compiler's log");
         }
+        if (!status && caches)
+            compile_cache_put(cached, image);
         return status;
     }
     return unknown_compiler(request->compiler, why);

@@ -438,6 +438,7 @@ static int make_folder(void **state) {
     assert_non_null(old_path);
     char text[64];
     unsetenv("CC");
+    unsetenv("MLPBWD_COMPILE_CACHE"); /* every compilation is to happen */
     have_cc = dev_compiler_version("cc", text, sizeof text, NULL) == MLPBWD_OK;
     return 0;
 }
