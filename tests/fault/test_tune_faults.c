@@ -34,8 +34,8 @@ static tune_options options_for(void **state) {
                           .intermediate_size = 64,
                           .accuracy = MLPBWD_ACCURACY_FP32,
                           .jobs = 2,
-                          .compile_limit_seconds = 6,
-                          .run_limit_seconds = 6,
+                          .compile_limit_seconds = 4,
+                          .run_limit_seconds = 4,
                           .compile_memory_bytes = (size_t)2 << 30,
                           .repetitions = 3,
                           .warmup = 1,
@@ -85,9 +85,9 @@ static void culprits_are_named_and_the_rest_is_kept(void **state) {
     json_t *first = run(&options);
     assert_int_equal(json_array_size(json_object_get(first, "winners")), 1);
     assert_named(first, "trap", "crashed", "SIGILL");
-    assert_named(first, "loop", "timeout", "more than 6 s");
+    assert_named(first, "loop", "timeout", "more than 4 s");
     assert_named(first, "compile_error", "compile_failed", "");
-    assert_named(first, "slow_compile", "compile_timeout", "6 s");
+    assert_named(first, "slow_compile", "compile_timeout", "4 s");
     assert_named(first, "nothing", "wrong", "grad_hidden_states[0,0]");
     assert_named(first, "skip_row", "wrong", "");
     assert_named(first, "wrong_input", "wrong", "a kernel wrote into the input hidden_states, first at element 5");
@@ -216,7 +216,7 @@ static void killed_sweeps_go_on(void **state) {
     for (int i = 0; i < 5; i++) {
         random = random * 1103515245 + 12345;
         pid_t pid = start_sweep(&options);
-        pause_ms(600 + 1500 * i + (long)(random >> 16) % 700);
+        pause_ms(600 + 1000 * i + (long)(random >> 16) % 700);
         kill(pid, SIGKILL);
         int status = 0;
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -244,7 +244,7 @@ static void an_interrupted_sweep_ends_soon_and_goes_on(void **state) {
     options.run_limit_seconds = 20; /* so that the endless loop is likely to be what is interrupted */
     options.compile_limit_seconds = 2;
     pid_t pid = start_sweep(&options);
-    pause_ms(7000);
+    pause_ms(5000);
     kill(pid, SIGINT);
     int status = 0, waited = 0;
     while (waitpid(pid, &status, WNOHANG) == 0 && waited++ < 100)
