@@ -28,6 +28,10 @@ size_t harness_compiled(const harness *h);
 mlpbwd_status harness_build(harness *h, const char *pipeline, const gen_target *target, const json_t *selection,
                             char **plan, mlp_message *why);
 
+/* For emulated devices, where runs are most of the time: from now on one check of four has two runs, the others one,
+ * with the two kinds of bytes in the workspace in turn. */
+void harness_spare_runs(harness *h);
+
 typedef struct harness_case {
     const test_inputs *inputs;
     const reference64 *reference; /* of the same inputs; its activation is the one that runs */
