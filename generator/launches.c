@@ -112,14 +112,43 @@ static mlpbwd_status make_workspace(const kernel_use *use, kernel_variant *varia
     return status;
 }
 
+/* The map of {name, map}: its numbers become expressions. What they come to is checked where a plan is made. */
+static mlpbwd_status make_map(json_t *map, const char *label, mlp_message *why) {
+    static const field_rule rules[] = {{"element", FIELD_TEXT | FIELD_REQUIRED},
+                                       {"size", FIELD_LIST | FIELD_REQUIRED},
+                                       {"stride", FIELD_LIST | FIELD_REQUIRED},
+                                       {"box", FIELD_LIST | FIELD_REQUIRED},
+                                       {"swizzle", FIELD_INTEGER},
+                                       {"l2", FIELD_INTEGER}};
+    static const char *const lists[] = {"size", "stride", "box"}, *const defaults[] = {"swizzle", "l2"};
+    mlpbwd_status status = values_check(map, label, rules, 6, why);
+    for (size_t i = 0; i < 3 && status == MLPBWD_OK; i++) {
+        json_t *list = json_object_get(map, lists[i]);
+        for (size_t k = 0; k < json_array_size(list) && status == MLPBWD_OK; k++) {
+            json_t *text = NULL;
+            status = expression_text(json_array_get(list, k), label, &text, why);
+            if (status == MLPBWD_OK && json_array_set_new(list, k, text) != 0) {
+                status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+            }
+        }
+    }
+    for (size_t i = 0; i < 2 && status == MLPBWD_OK; i++) {
+        if (!json_object_get(map, defaults[i]) && json_object_set_new(map, defaults[i], json_integer(0)) != 0) {
+            status = mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
+        }
+    }
+    return status;
+}
+
 /* One argument: {name} with its access and part filled in, {i32}, {i64} or {f32}. */
 static mlpbwd_status make_argument(const kernel_variant *variant, json_t *argument, const char *label,
                                    mlp_message *why) {
     static const field_rule rules[] = {{"name", FIELD_TEXT},    {"access", FIELD_TEXT},
                                        {"part", FIELD_INTEGER}, {"i32", FIELD_TEXT | FIELD_INTEGER},
-                                       {"f32", FIELD_NUMBER},   {"i64", FIELD_TEXT | FIELD_INTEGER}};
+                                       {"f32", FIELD_NUMBER},   {"i64", FIELD_TEXT | FIELD_INTEGER},
+                                       {"map", FIELD_TABLE}};
     static const char *const kinds[] = {"name", "i32", "i64", "f32"};
-    mlpbwd_status status = values_check(argument, label, rules, 6, why);
+    mlpbwd_status status = values_check(argument, label, rules, 7, why);
     if (status != MLPBWD_OK) {
         return status;
     }
@@ -130,7 +159,8 @@ static mlpbwd_status make_argument(const kernel_variant *variant, json_t *argume
     const char *name = json_string_value(json_object_get(argument, "name"));
     if (given != 1 || (!name && json_object_size(argument) != 1)) {
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                        "%s: exactly one of name, i32, i64 and f32 is needed; access and part go with name", label);
+                        "%s: exactly one of name, i32, i64 and f32 is needed; access, part and map go with name",
+                        label);
     }
     for (size_t i = 1; i < 3 && !name; i++) {
         json_t *text, *value = json_object_get(argument, kinds[i]);
@@ -168,7 +198,8 @@ static mlpbwd_status make_argument(const kernel_variant *variant, json_t *argume
         (!part && json_object_set_new(argument, "part", json_integer(1)) != 0)) {
         return mlp_fail(why, MLPBWD_OUT_OF_MEMORY, "out of memory");
     }
-    return MLPBWD_OK;
+    json_t *map = json_object_get(argument, "map");
+    return map ? make_map(map, label, why) : MLPBWD_OK;
 }
 
 /* Grid: expressions; block: positive integers. Both padded to three. */

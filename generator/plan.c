@@ -86,8 +86,21 @@ static json_t *bind_argument(const json_t *step, const kernel_variant *variant, 
     if (!pointer) { /* an optional operand that is left out */
         return json_pack("{s:n}", "pointer");
     }
-    return json_pack("{s:s, s:O, s:O}", "pointer", pointer, "access", json_object_get(argument, "access"), "part",
-                     json_object_get(argument, "part"));
+    return json_pack("{s:s, s:O, s:O, s:O*}", "pointer", pointer, "access", json_object_get(argument, "access"), "part",
+                     json_object_get(argument, "part"), "map", json_object_get(argument, "map"));
+}
+
+static bool has_maps(const json_t *launches) {
+    size_t l, a;
+    json_t *launch, *argument;
+    json_array_foreach(launches, l, launch) {
+        json_array_foreach(json_object_get(launch, "args"), a, argument) {
+            if (json_object_get(argument, "map")) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static mlpbwd_status add_launches(struct plan_build *build, const json_t *step, const kernel_variant *variant,
@@ -245,7 +258,8 @@ mlpbwd_status gen_build_plan(gen *generator, const char *pipeline, const gen_tar
     build.last = json_object();
     status = build_all(&build, why);
     if (status == MLPBWD_OK) {
-        json_t *made = json_pack("{s:i, s:s, s:s, s:s, s:{s:i, s:i}, s:O, s:O, s:O, s:O}", "format", 1, "pipeline",
+        int format = has_maps(build.launches) ? 2 : 1; /* libraries that know nothing of maps refuse 2 */
+        json_t *made = json_pack("{s:i, s:s, s:s, s:s, s:{s:i, s:i}, s:O, s:O, s:O, s:O}", "format", format, "pipeline",
                                  pipeline, "accuracy", accuracy_name(target->accuracy), "arch", target->arch, "tokens",
                                  "min", 1, "max", INT32_MAX, "parameters", build.parameters, "modules", build.modules,
                                  "buffers", build.buffers, "launches", build.launches);

@@ -106,6 +106,8 @@ void plan_image_destroy(plan_image *image) {
     for (size_t l = 0; l < image->launch_count; l++) {
         free(image->launches[l].slot);
         free(image->launches[l].entry);
+        for (size_t a = 0; a < image->launches[l].argument_count; a++)
+            free(image->launches[l].arguments[a].map);
         free(image->launches[l].arguments);
     }
     for (size_t b = 0; b < image->buffer_count; b++)

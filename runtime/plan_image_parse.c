@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PLAN_FORMAT = 2 }; /* the newest that is read: 1 has no tensor maps */
+
 typedef struct reading {
     plan_image *image;
     const expression_values *values;
@@ -82,6 +84,87 @@ static mlpbwd_status find_pointer(const reading *r, const char *name, image_argu
                     "the stored plan has an argument \"%s\", which is neither a tensor nor one of its buffers", name);
 }
 
+/* Tensor maps of the plan's elements and swizzles; the latter by their width in bytes. */
+static const struct {
+    const char *name;
+    enum dev_element element;
+} elements[] = {{"u8", DEV_U8}, {"f16", DEV_F16}, {"bf16", DEV_BF16}, {"f32", DEV_F32}};
+enum { ELEMENTS = sizeof elements / sizeof elements[0] };
+
+static mlpbwd_status read_map_extents(const reading *r, const json_t *map, dev_tensor *tensor) {
+    const json_t *size = json_object_get(map, "size"), *stride = json_object_get(map, "stride"),
+                 *box = json_object_get(map, "box");
+    size_t rank = json_array_size(size);
+    if (rank < 1 || rank > DEV_MAX_TENSOR_RANK || json_array_size(box) != rank || json_array_size(stride) != rank - 1)
+        return bad(r, "\"map\"", "has no \"size\" and \"box\" of one to five and \"stride\" of one less");
+    tensor->rank = (int)rank;
+    for (size_t i = 0; i < rank; i++) {
+        int64_t number = 0;
+        mlpbwd_status status = evaluate(r, json_array_get(size, i), "map's size", 1, INT64_C(1) << 32, &number);
+        tensor->size[i] = (uint64_t)number;
+        if (status == MLPBWD_OK)
+            status = evaluate(r, json_array_get(box, i), "map's box", 1, 256, &number);
+        tensor->box[i] = (uint32_t)number;
+        if (status == MLPBWD_OK && i > 0) {
+            status = evaluate(r, json_array_get(stride, i - 1), "map's stride", 1, (INT64_C(1) << 40) - 1, &number);
+            tensor->stride[i - 1] = (uint64_t)number;
+        }
+        if (status != MLPBWD_OK)
+            return status;
+    }
+    return MLPBWD_OK;
+}
+
+/* The last byte that a map reaches lies in its tensor or buffer. */
+static mlpbwd_status check_map_bounds(const reading *r, const image_argument *argument, const char *name) {
+    const dev_tensor *tensor = argument->map;
+    const tensor_sizes sizes = {r->values->T, r->values->H, r->values->I};
+    uint64_t bytes = argument->kind == ARGUMENT_TENSOR
+                         ? (uint64_t)tensor_rows(argument->index, &sizes) *
+                               (uint64_t)tensor_columns(argument->index, &sizes) * sizeof(float)
+                         : r->image->buffers[argument->index].size;
+    uint64_t end = tensor->size[0] * dev_element_bytes(tensor->element);
+    bool inside = true;
+    for (int i = 1; i < tensor->rank; i++) {
+        uint64_t step = 0;
+        inside = inside && !__builtin_mul_overflow(tensor->size[i] - 1, tensor->stride[i - 1], &step) &&
+                 !__builtin_add_overflow(end, step, &end);
+    }
+    if (!inside || end > bytes)
+        return mlp_fail(r->why, MLPBWD_DATABASE_ERROR,
+                        "the stored plan has a tensor map that reaches beyond the %llu bytes of \"%s\" at this size",
+                        (unsigned long long)bytes, name);
+    return MLPBWD_OK;
+}
+
+/* How a pointer argument becomes a tensor map. */
+static mlpbwd_status read_map(const reading *r, const json_t *map, const char *name, image_argument *argument) {
+    dev_tensor *tensor = argument->map = calloc(1, sizeof *argument->map);
+    if (!tensor)
+        return out_of_memory(r);
+    const char *element = json_string_value(json_object_get(map, "element"));
+    size_t kind = 0;
+    while (kind < ELEMENTS && (!element || strcmp(elements[kind].name, element) != 0))
+        kind++;
+    int64_t swizzle = json_integer_value(json_object_get(map, "swizzle"));
+    int width = DEV_SWIZZLE_NONE;
+    while (width < DEV_SWIZZLE_128B && dev_swizzle_bytes((enum dev_swizzle)width) != (unsigned)swizzle)
+        width++;
+    if (kind == ELEMENTS)
+        return bad(r, "\"map\"", "has an \"element\" other than u8, f16, bf16 and f32");
+    if (dev_swizzle_bytes((enum dev_swizzle)width) != (unsigned)swizzle)
+        return bad(r, "\"map\"", "has a \"swizzle\" other than 0, 32, 64 and 128 bytes");
+    tensor->element = elements[kind].element;
+    tensor->swizzle = (enum dev_swizzle)width;
+    tensor->l2_bytes = (int)json_integer_value(json_object_get(map, "l2"));
+    mlpbwd_status status = read_map_extents(r, map, tensor);
+    if (status == MLPBWD_OK && dev_tensor_check(tensor, r->why) != MLPBWD_OK) {
+        mlp_prefix(r->why, "the stored plan's argument \"%s\"", name);
+        status = MLPBWD_DATABASE_ERROR;
+    }
+    return status == MLPBWD_OK ? check_map_bounds(r, argument, name) : status;
+}
+
 static mlpbwd_status read_pointer(const reading *r, const json_t *item, const char *name, image_argument *argument) {
     mlpbwd_status status = find_pointer(r, name, argument);
     if (status != MLPBWD_OK)
@@ -105,7 +188,8 @@ static mlpbwd_status read_pointer(const reading *r, const json_t *item, const ch
         if (strcmp(name, "bias1") == 0 || strcmp(name, "bias2") == 0)
             return bad(r, name, "is read by a launch (the caller need not give it)");
     }
-    return MLPBWD_OK;
+    const json_t *map = json_object_get(item, "map");
+    return map ? read_map(r, map, name, argument) : MLPBWD_OK;
 }
 
 static mlpbwd_status read_argument(const reading *r, const json_t *item, image_argument *argument) {
@@ -140,12 +224,14 @@ static mlpbwd_status read_arguments(const reading *r, const json_t *args, image_
     if (!launch->arguments)
         return out_of_memory(r);
     launch->argument_count = json_array_size(args);
+    size_t maps = 0;
     for (size_t i = 0; i < launch->argument_count; i++) {
         mlpbwd_status status = read_argument(r, json_array_get(args, i), &launch->arguments[i]);
         if (status != MLPBWD_OK)
             return status;
+        maps += launch->arguments[i].map != NULL;
     }
-    return MLPBWD_OK;
+    return maps > IMAGE_MAX_MAPS ? bad(r, "\"args\"", "have more than 8 tensor maps") : MLPBWD_OK;
 }
 
 static mlpbwd_status read_extents(const reading *r, const json_t *list, const char *what, int64_t least,
@@ -222,8 +308,9 @@ static int strength(int accuracy) {
 }
 
 static mlpbwd_status check_head(const reading *r, const json_t *plan, const mlpbwd_problem *problem) {
-    if (json_integer_value(json_object_get(plan, "format")) != 1)
-        return bad(r, "\"format\"", "is not 1: it was stored by a newer version of mlpbwd, or is no plan");
+    int64_t format = json_integer_value(json_object_get(plan, "format"));
+    if (format < 1 || format > PLAN_FORMAT)
+        return bad(r, "\"format\"", "is not 1 or 2: it was stored by a newer version of mlpbwd, or is no plan");
     const char *arch = json_string_value(json_object_get(plan, "arch"));
     if (!arch)
         return bad(r, "\"arch\"", "is missing");

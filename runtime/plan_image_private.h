@@ -13,6 +13,7 @@ enum {
     IMAGE_MAX_LAUNCHES = 64, /* one bit each in a uint64_t */
     IMAGE_MAX_BUFFERS = 64,
     IMAGE_MAX_PARTS = 16,  /* of one launch; part 0 belongs to all of them */
+    IMAGE_MAX_MAPS = 8,    /* tensor maps of one launch */
     IMAGE_MAX_STREAMS = 8, /* the caller's, as 0, and up to seven side streams */
     IMAGE_STREAM_SETS = 4, /* executes of one plan that overlap their launches at the same time */
     IMAGE_GRAPHS = 2       /* streams on which a plan's launches are enqueued as one graph; each costs its creation */
@@ -34,6 +35,7 @@ typedef struct image_argument {
     bool reads, writes;
     unsigned outputs;  /* the pointer is passed when one of these is wanted, else NULL */
     image_value value; /* of a constant; a NULL pointer is one too */
+    dev_tensor *map;   /* the pointer goes to the kernel in this tensor's map, its address; NULL: as it is */
 } image_argument;
 
 typedef struct image_launch {

@@ -8,16 +8,29 @@ static mlpbwd_status start(const image_call *c, const image_launch *launch) {
         return MLPBWD_OK; /* nothing is launched, and nothing recorded */
     image_value values[DEV_MAX_ARGUMENTS];
     void *arguments[DEV_MAX_ARGUMENTS];
+    dev_tensor_map maps[IMAGE_MAX_MAPS];
+    size_t map_count = 0;
     for (size_t i = 0; i < launch->argument_count; i++) {
         const image_argument *argument = &launch->arguments[i];
         values[i] = argument->value;
         arguments[i] = &values[i];
+        if (argument->map) {
+            arguments[i] = &maps[map_count];
+            maps[map_count++] = (dev_tensor_map){{0}};
+        }
         if (!(argument->outputs & c->wanted))
-            continue; /* a constant, or a pointer into a part that nobody needs: its value is NULL */
+            continue; /* a constant, or a pointer into a part that nobody needs: its value is NULL, its map zeros */
         if (argument->kind == ARGUMENT_TENSOR)
             values[i].pointer = c->pointers[argument->index];
         else
             values[i].pointer = c->workspace + c->image->buffers[argument->index].offset;
+        if (!argument->map)
+            continue;
+        dev_tensor tensor = *argument->map;
+        tensor.address = values[i].pointer;
+        mlpbwd_status status = dev_tensor_map_encode(c->image->context, &tensor, arguments[i], c->why);
+        if (status != MLPBWD_OK)
+            return status;
     }
     if (c->graph)
         return dev_graph_set(c->graph, c->nodes[launch - c->image->launches], launch->function, launch->grid,

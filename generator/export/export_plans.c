@@ -66,11 +66,34 @@ static mlpbwd_status check_fields(const json_t *launch, mlp_message *why) {
     return MLPBWD_OK;
 }
 
+static void write_list(FILE *out, const json_t *list) {
+    (void)fputs(", {", out);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        (void)fputs(i > 0 ? ", " : "", out);
+        write_expression(out, json_array_get(list, i));
+    }
+    (void)fputs("}", out);
+}
+
+/* The argument just written is passed in a map. */
+static void write_map(FILE *out, const dev_tensor *map, const json_t *item) {
+    static const char *const elements[] = {[DEV_U8] = "U8", [DEV_F16] = "F16", [DEV_BF16] = "BF16", [DEV_F32] = "F32"};
+    (void)fprintf(out, "    p.in_map(tensor_map::%s, %u, %d", elements[map->element], dev_swizzle_bytes(map->swizzle),
+                  map->l2_bytes);
+    write_list(out, json_object_get(item, "size"));
+    write_list(out, json_object_get(item, "stride"));
+    write_list(out, json_object_get(item, "box"));
+    (void)fputs(");\n", out);
+}
+
 static void write_argument(FILE *out, const image_argument *argument, const json_t *item) {
     (void)fputs("    p.", out);
     if (argument->kind != ARGUMENT_CONSTANT && argument->outputs != 0) {
         (void)fprintf(out, "%s(%u); // %s\n", argument->kind == ARGUMENT_TENSOR ? "tensor" : "workspace_buffer",
                       argument->index, text_of(item, "pointer"));
+        if (argument->map != NULL) {
+            write_map(out, argument->map, json_object_get(item, "map"));
+        }
         return;
     }
     const json_t *i32 = json_object_get(item, "i32"), *i64 = json_object_get(item, "i64");

@@ -162,10 +162,6 @@ extern const dev_backend dev_backend_emulated;
 mlpbwd_status compile_failed(mlp_message *why, const dev_compile_request *request, const char *compiler,
                              const char *log);
 
-/* Bytes of an element of a tensor; of the row that a swizzle permutes in (none: 0). Valid values only. */
-unsigned dev_element_bytes(enum dev_element element);
-unsigned dev_swizzle_bytes(enum dev_swizzle swizzle);
-
 /* Copies text, cut to capacity at a character (UTF-8) boundary and always terminated. */
 void dev_copy_text(char *to, size_t capacity, const char *text);
 

@@ -229,6 +229,13 @@ typedef struct dev_tensor_map {
     _Alignas(128) unsigned char bytes[128];
 } dev_tensor_map;
 
+/* Bytes of an element of a tensor; of the row that a swizzle permutes in (none: 0). Valid values only. */
+unsigned dev_element_bytes(enum dev_element element);
+unsigned dev_swizzle_bytes(enum dev_swizzle swizzle);
+
+/* The rules above, those for the address aside: INVALID_ARGUMENT names the member that breaks one. */
+mlpbwd_status dev_tensor_check(const dev_tensor *tensor, mlp_message *why);
+
 /* Encodes. INVALID_ARGUMENT names the member that breaks a rule above; UNSUPPORTED: the device has no such copies. No
  * lock, no allocation. */
 mlpbwd_status dev_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,

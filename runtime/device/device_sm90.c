@@ -115,7 +115,7 @@ static mlpbwd_status check_box_row(const dev_tensor *tensor, mlp_message *why) {
     return MLPBWD_OK;
 }
 
-static mlpbwd_status check_tensor(const dev_tensor *tensor, mlp_message *why) {
+mlpbwd_status dev_tensor_check(const dev_tensor *tensor, mlp_message *why) {
     if ((unsigned)tensor->element >= ELEMENTS)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "tensor map: element type %d is not known", (int)tensor->element);
     if ((unsigned)tensor->swizzle > DEV_SWIZZLE_128B)
@@ -123,10 +123,6 @@ static mlpbwd_status check_tensor(const dev_tensor *tensor, mlp_message *why) {
     if (tensor->rank < 1 || tensor->rank > DEV_MAX_TENSOR_RANK)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "tensor map: the rank is %d; 1 to %d would be right",
                         tensor->rank, DEV_MAX_TENSOR_RANK);
-    if (!tensor->address || (uintptr_t)tensor->address % ADDRESS_UNIT)
-        return mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
-                        "tensor map: the address is %p; device memory aligned to %d bytes would be right",
-                        tensor->address, ADDRESS_UNIT);
     if (tensor->l2_bytes != 0 && tensor->l2_bytes != 64 && tensor->l2_bytes != 128 && tensor->l2_bytes != 256)
         return mlp_fail(why, MLPBWD_INVALID_ARGUMENT, "tensor map: l2_bytes is %d; 0, 64, 128 or 256 would be right",
                         tensor->l2_bytes);
@@ -138,6 +134,10 @@ mlpbwd_status dev_tensor_map_encode(dev_context *context, const dev_tensor *tens
                                     mlp_message *why) {
     mlpbwd_status status = check_capability(context->device, "tensor maps", why);
     if (!status)
-        status = check_tensor(tensor, why);
+        status = dev_tensor_check(tensor, why);
+    if (!status && (!tensor->address || (uintptr_t)tensor->address % ADDRESS_UNIT))
+        status = mlp_fail(why, MLPBWD_INVALID_ARGUMENT,
+                          "tensor map: the address is %p; device memory aligned to %d bytes would be right",
+                          tensor->address, ADDRESS_UNIT);
     return status ? status : context->backend->tensor_map_encode(context, tensor, out, why);
 }

@@ -94,6 +94,58 @@ inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const v
     return cudaSuccess;
 }
 
+// ---- CUDA's driver: tensor maps ----
+enum CUresult { CUDA_SUCCESS = 0 };
+typedef std::uint64_t cuuint64_t;
+typedef std::uint32_t cuuint32_t;
+struct CUtensorMap {
+    std::uintptr_t address;
+    unsigned char rest[120];
+};
+enum CUtensorMapDataType {
+    CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9
+};
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE };
+enum CUtensorMapSwizzle {
+    CU_TENSOR_MAP_SWIZZLE_NONE,
+    CU_TENSOR_MAP_SWIZZLE_32B,
+    CU_TENSOR_MAP_SWIZZLE_64B,
+    CU_TENSOR_MAP_SWIZZLE_128B
+};
+enum CUtensorMapL2promotion {
+    CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+};
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE };
+enum { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
+
+// The map's first word is the address, so that it prints among the arguments as the pointer would.
+inline CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                       const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
+                                       const cuuint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                       CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill) {
+    map->address = reinterpret_cast<std::uintptr_t>(address);
+    std::printf("map %llx: type %d, swizzle %d, promotion %d:", (unsigned long long)map->address, type, swizzle,
+                promotion);
+    for (cuuint32_t i = 0; i < rank; i++)
+        std::printf(" %llu/%u/%u/%llu", (unsigned long long)size[i], box[i], steps[i],
+                    i > 0 ? (unsigned long long)stride[i - 1] : 0);
+    std::printf("\n");
+    return CUDA_SUCCESS;
+}
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **found, unsigned, unsigned long long,
+                                                    cudaDriverEntryPointQueryResult *result) {
+    *found = reinterpret_cast<void *>(cuTensorMapEncodeTiled);
+    *result = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
+
 // ---- PyTorch ----
 template <typename... Parts> [[noreturn]] void fake_throw(const Parts &...parts) {
     std::ostringstream text;

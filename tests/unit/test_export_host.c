@@ -54,8 +54,13 @@ static const char driver[] =
 /* The simulated headers under the names that the solution includes, and a function for every kernel, whose address is
  * its name. */
 static json_t *make_driver(void) {
-    static const char *const headers[] = {"ATen/core/Tensor.h",    "ATen/ops/empty.h",   "c10/cuda/CUDAGuard.h",
-                                          "c10/cuda/CUDAStream.h", "cuda_runtime_api.h", "torch/csrc/utils/pybind.h"};
+    static const char *const headers[] = {"ATen/core/Tensor.h",
+                                          "ATen/ops/empty.h",
+                                          "c10/cuda/CUDAGuard.h",
+                                          "c10/cuda/CUDAStream.h",
+                                          "cuda_runtime_api.h",
+                                          "torch/csrc/utils/pybind.h",
+                                          "cuda.h"};
     json_t *rows = export_make_solution();
     free(export_shell("mkdir -p ATen/core ATen/ops c10/cuda torch/csrc/utils"));
     for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
@@ -123,6 +128,24 @@ static void add_counts(const json_t *rows) {
         "counts.cpp functions.cpp solution/mlpbwd_plans.cpp solution/mlpbwd_kernels.cpp"));
 }
 
+/* The line of a map: its numbers are those of cuda.h. */
+static void write_map(FILE *out, const image_argument *argument) {
+    static const int elements[] = {[DEV_U8] = 0, [DEV_F16] = 6, [DEV_BF16] = 9, [DEV_F32] = 7};
+    const dev_tensor *map = argument->map;
+    if (map == NULL) {
+        return;
+    }
+    assert_int_equal(argument->kind, ARGUMENT_TENSOR);
+    assert_int_equal(map->l2_bytes, 128);
+    (void)fprintf(out, "map %x: type %d, swizzle %d, promotion 2:", TENSOR_STEP * (argument->index + 1),
+                  elements[map->element], (int)map->swizzle);
+    for (int i = 0; i < map->rank; i++) {
+        (void)fprintf(out, " %llu/%u/1/%llu", (unsigned long long)map->size[i], map->box[i],
+                      i > 0 ? (unsigned long long)map->stride[i - 1] : 0ULL);
+    }
+    (void)fputc('\n', out);
+}
+
 /* The lines of one call's launches; side: what its side stream is called. */
 static void write_launches(FILE *out, const json_t *plan, int64_t tokens, const char *caller, const char *side,
                            uint64_t workspace) {
@@ -142,6 +165,9 @@ static void write_launches(FILE *out, const json_t *plan, int64_t tokens, const 
             }
         }
         kernel_symbol(plan, launch, symbol, sizeof symbol);
+        for (size_t a = 0; a < launch->argument_count; a++) {
+            write_map(out, &launch->arguments[a]);
+        }
         (void)fprintf(out, "%s on %s: %u %u %u, %u %u %u, %zu:", symbol, streams[launch->stream], launch->grid[0],
                       launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
                       launch->shared_bytes);

@@ -208,6 +208,11 @@ static void test_kernel_rules(void **state) {
     kernel_with(state, "{ name = 'a' },", "{ name = 'z' },", "'z' is neither an operand nor a workspace buffer");
     kernel_with(state, "{ name = 'a' },", "{ name = 'a', i32 = 'T' },", "exactly one of");
     kernel_with(state, "{ name = 'a' },", "{ i32 = 'T', part = 1 },", "exactly one of");
+    kernel_with(state, "{ name = 'a' },", "{ i32 = 'T', map = { element = 'f32' } },", "exactly one of");
+    kernel_with(state, "{ name = 'a' },", "{ name = 'a', map = { element = 'f32', size = { 'T' }, stride = {} } },",
+                "box");
+    kernel_with(state, "{ name = 'a' },",
+                "{ name = 'a', map = { element = 'f32', size = { 'X' }, stride = {}, box = { 32 } } },", "X");
     kernel_with(state, "{ name = 'a' },", "{ name = 'a', access = 'out' },", "declared as an input");
     kernel_with(state, "{ name = 'a' },", "{ name = 'a', part = -1 },", "part -1");
     kernel_with(state, "{ name = 'a' },", "{ f32 = 'x' },", "field 'f32' must be a number");

@@ -372,7 +372,8 @@ static void test_malformed_plans(void **state) {
     const struct {
         const char *from, *to, *part;
     } cases[] = {
-        {"{\"format\":1", "{\"format\":2", "newer"},
+        {"{\"format\":1", "{\"format\":3", "newer"},
+        {"{\"format\":1", "{\"format\":0", "newer"},
         {"{\"format\":1", "{\"format\":1,,", "not JSON"},
         {"\"accuracy\":\"tf32\"", "\"accuracy\":\"tf64\"", "accuracy"},
         {"\"arch\":\"test-arch\"", "\"arch\":7", "arch"},
@@ -403,6 +404,38 @@ static void test_malformed_plans(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refusal(cases[i].from, cases[i].to, &small, MLPBWD_DATABASE_ERROR, cases[i].part);
     expect_refusal("\"entry\":\"tiny_copy\"", "\"entry\":\"tiny_none\"", &small, MLPBWD_DEVICE_ERROR, "tiny_none");
+}
+
+/* weight1, 128 x 64 floats, as a tensor map: each case breaks one of its rules. */
+static void test_malformed_maps(void **state) {
+    (void)state;
+    const struct {
+        const char *map, *part;
+    } cases[] = {
+        {"7", "\"element\""},
+        {"{\"element\":\"f64\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[32,8]}", "\"element\""},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[32,8],\"swizzle\":16}",
+         "\"swizzle\""},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[32,8],\"l2\":32}",
+         "l2_bytes is 32"},
+        {"{\"element\":\"f32\",\"size\":[],\"stride\":[],\"box\":[]}", "one to five"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[],\"box\":[32,8]}", "of one less"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[32]}", "of one less"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*X\"],\"box\":[32,8]}", "names something other"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"H+4\"],\"box\":[32,8]}", "stride[0] is 68 bytes"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[3,8]}", "box[0] is 3 elements"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I\"],\"stride\":[\"4*H\"],\"box\":[64,8],\"swizzle\":128}",
+         "the swizzle of 128 bytes"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",\"I+1\"],\"stride\":[\"4*H\"],\"box\":[32,8]}",
+         "beyond the 32768 bytes"},
+        {"{\"element\":\"f32\",\"size\":[\"H\",4294967296,4294967296],\"stride\":[16,1099511627760],\"box\":[32,8,1]}",
+         "beyond the 32768 bytes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char changed[256];
+        snprintf(changed, sizeof changed, "\"pointer\":\"weight1\",\"map\":%s", cases[i].map);
+        expect_refusal("\"pointer\":\"weight1\"", changed, &small, MLPBWD_DATABASE_ERROR, cases[i].part);
+    }
 }
 
 static void test_launch_without_use(void **state) {
@@ -473,13 +506,21 @@ static void test_no_tokens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_set_of_outputs), cmocka_unit_test(test_liveness),
-        cmocka_unit_test(test_overlap_is_bit_equal), cmocka_unit_test(test_order_follows_data),
-        cmocka_unit_test(test_pool_exhaustion),      cmocka_unit_test(test_captures_do_not_mix),
-        cmocka_unit_test(test_failed_launch),        cmocka_unit_test(test_one_slot),
-        cmocka_unit_test(test_memory_is_shared),     cmocka_unit_test(test_buffers_alive_together_are_apart),
-        cmocka_unit_test(test_malformed_plans),      cmocka_unit_test(test_launch_without_use),
-        cmocka_unit_test(test_what_does_not_fit),    cmocka_unit_test(test_no_tokens),
+        cmocka_unit_test(test_every_set_of_outputs),
+        cmocka_unit_test(test_liveness),
+        cmocka_unit_test(test_overlap_is_bit_equal),
+        cmocka_unit_test(test_order_follows_data),
+        cmocka_unit_test(test_pool_exhaustion),
+        cmocka_unit_test(test_captures_do_not_mix),
+        cmocka_unit_test(test_failed_launch),
+        cmocka_unit_test(test_one_slot),
+        cmocka_unit_test(test_memory_is_shared),
+        cmocka_unit_test(test_buffers_alive_together_are_apart),
+        cmocka_unit_test(test_malformed_plans),
+        cmocka_unit_test(test_malformed_maps),
+        cmocka_unit_test(test_launch_without_use),
+        cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_no_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -84,6 +85,16 @@ struct argument {
         std::int32_t i32;
         float f32;
     } value; // CONSTANT
+    int map = -1; // the pointer is the address of this one of the launch's maps, which is passed; -1: the pointer is
+};
+
+// What copies of boxes are told about a tensor, its address aside; dimensions innermost first.
+struct tensor_map {
+    enum element_t { U8, F16, BF16, F32 } element;
+    int swizzle, l2;                  // bytes: the row of a box that is permuted (or 0), what L2 fetches (or 0)
+    std::vector<std::uint64_t> size;   // elements
+    std::vector<std::uint64_t> stride; // bytes, from the second dimension on
+    std::vector<std::uint32_t> box;    // elements
 };
 
 struct buffer {
@@ -97,6 +108,7 @@ struct launch {
     int stream;               // 0: the caller's
     std::vector<std::pair<int, int>> waits; // (later, earlier) streams: later waits for what earlier holds by now
     std::vector<argument> arguments;
+    std::vector<tensor_map> maps;
 };
 
 struct pass {
@@ -128,6 +140,20 @@ struct pass {
     void wait(int later, int earlier) { launches.back().waits.emplace_back(later, earlier); }
     void tensor(int index) { add({argument::TENSOR, index, {}}); }
     void workspace_buffer(int index) { add({argument::BUFFER, index, {}}); }
+    // The last argument, a tensor or buffer, is passed in a map.
+    void in_map(tensor_map::element_t element, int swizzle, int l2, std::initializer_list<integer> size,
+                std::initializer_list<integer> stride, std::initializer_list<integer> box) {
+        tensor_map made = {element, swizzle, l2, {}, {}, {}};
+        for (const integer &v : size)
+            made.size.push_back(static_cast<std::uint64_t>(v.within(1, std::int64_t(1) << 32, "a map's size")));
+        for (const integer &v : stride)
+            made.stride.push_back(
+                static_cast<std::uint64_t>(v.within(16, (std::int64_t(1) << 40) - 16, "a map's stride")));
+        for (const integer &v : box)
+            made.box.push_back(static_cast<std::uint32_t>(v.within(1, 256, "a map's box")));
+        launches.back().arguments.back().map = static_cast<int>(launches.back().maps.size());
+        launches.back().maps.push_back(std::move(made));
+    }
     void null() { add({argument::CONSTANT, 0, {}}); }
     void i32(integer v) {
         argument made = {argument::CONSTANT, 0, {}};

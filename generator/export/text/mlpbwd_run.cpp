@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -17,7 +18,7 @@
 
 namespace {
 
-constexpr int INPUTS = 8, TENSORS = 13, STREAMS = 8, ARGUMENTS = 64;
+constexpr int INPUTS = 8, TENSORS = 13, STREAMS = 8, ARGUMENTS = 64, MAPS = 8;
 
 void check(cudaError_t result, const char *what) {
     TORCH_CHECK(result == cudaSuccess, "mlpbwd: ", what, ": ", cudaGetErrorString(result));
@@ -78,6 +79,38 @@ stream_state &state_of(int device, cudaStream_t stream) {
     return (*states)[{device, stream}];
 }
 
+// The driver's function is asked of the runtime: the solution is not linked with the driver.
+decltype(&cuTensorMapEncodeTiled) encoder() {
+    constexpr unsigned since = 12000;
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, since, cudaEnableDefault, &result),
+          "the driver's tensor maps");
+    TORCH_CHECK(result == cudaDriverEntryPointSuccess, "mlpbwd: the driver has no tensor maps");
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(found);
+}
+
+void encode(const mlpbwd::tensor_map &map, void *address, CUtensorMap &out) {
+    static const auto encode_tiled = encoder();
+    static const CUtensorMapDataType elements[] = {CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                                   CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT32};
+    const CUtensorMapSwizzle swizzle = map.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                       : map.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                       : map.swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                                           : CU_TENSOR_MAP_SWIZZLE_NONE;
+    const CUtensorMapL2promotion promotion = map.l2 == 256   ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                                             : map.l2 == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+                                             : map.l2 == 64  ? CU_TENSOR_MAP_L2_PROMOTION_L2_64B
+                                                             : CU_TENSOR_MAP_L2_PROMOTION_NONE;
+    const std::vector<cuuint64_t> size(map.size.begin(), map.size.end()), stride(map.stride.begin(), map.stride.end());
+    const std::vector<cuuint32_t> box(map.box.begin(), map.box.end()), steps(map.box.size(), 1);
+    const CUresult result = encode_tiled(&out, elements[map.element], static_cast<cuuint32_t>(size.size()), address,
+                                         size.data(), stride.data(), box.data(), steps.data(),
+                                         CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
+                                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    TORCH_CHECK(result == CUDA_SUCCESS, "mlpbwd: the driver made no tensor map: error ", static_cast<int>(result));
+}
+
 void order(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
     check(cudaEventRecord(event, earlier), "an event could not be recorded");
     check(cudaStreamWaitEvent(later, event, 0), "a stream could not wait");
@@ -90,6 +123,8 @@ void start(const mlpbwd::pass &pass, const mlpbwd::launch &launch, void *const *
     const mlpbwd::kernel &kernel = mlpbwd::kernels[launch.kernel];
     mlpbwd::argument values[ARGUMENTS];
     void *addresses[ARGUMENTS];
+    CUtensorMap maps[MAPS];
+    TORCH_CHECK(launch.maps.size() <= MAPS, "mlpbwd: ", kernel.name, " has too many tensor maps");
     for (std::size_t i = 0; i < launch.arguments.size(); i++) {
         values[i] = launch.arguments[i];
         if (values[i].kind == mlpbwd::argument::TENSOR)
@@ -97,6 +132,10 @@ void start(const mlpbwd::pass &pass, const mlpbwd::launch &launch, void *const *
         else if (values[i].kind == mlpbwd::argument::BUFFER)
             values[i].value.pointer = workspace + pass.buffers[values[i].index].offset;
         addresses[i] = &values[i].value;
+        if (values[i].map >= 0) {
+            encode(launch.maps[values[i].map], values[i].value.pointer, maps[values[i].map]);
+            addresses[i] = &maps[values[i].map];
+        }
     }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(launch.grid[0], launch.grid[1], launch.grid[2]);
