@@ -11,7 +11,7 @@
                             break;
                         mbarrier_wait(weights_full + weights.stage * 8, weights.phase);
                         if (active) {
-                            const unsigned char *before = lane_place + weights.stage * WEIGHT_BYTES;
+                            const unsigned char *before = lane_stage + weights.stage * WEIGHT_BYTES;
                             char *out = (char *)grad_intermediate +
                                         ((i64)token_block * (M / 64) + (work.column / 64 + consumer)) * BLOCK_BYTES + lane % 4 * 256 +
                                         lane / 4 % 4 * 4;
@@ -21,7 +21,7 @@
 #pragma unroll
                                 for (int e = 0; e < 2; ++e) {
                                     const bool inside = j * 8 + e < lane_rows_left;
-                                    const float2 x = inside ? load_pair(before + (j * 8 + e) * PITCH) : float2{0.0f, 0.0f};
+                                    const float2 x = inside ? load_pair(before + (e ? odd_rows : even_rows) + j * 1024) : float2{0.0f, 0.0f};
                                     const float2 y = {sums[j * 4 + e] * gelu_derivative<form.value>(x.x),
                                                       sums[j * 4 + 2 + e] * gelu_derivative<form.value>(x.y)};
                                     u32 packed = ${pack}(y.x * rescale, y.y * rescale);
@@ -43,6 +43,7 @@
                                 *(float2 *)(column_partials + (i64)token_block * M + work.column + lane_column) = {
                                     apply(column_sum.x, unscale), apply(column_sum.y, unscale)};
                         }
+                        fence_proxy_async_shared();
                         __syncwarp();
                         if (lane == 0)
                             mbarrier_arrive(weights_empty + weights.stage * 8);

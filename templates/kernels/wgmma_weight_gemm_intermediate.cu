@@ -3,5 +3,5 @@
                     for (int quarter = 0; quarter < QUARTERS; ++quarter) {
                         const int first = (work.token_block + quarter) * 64;
                         if (first < tokens)
-                            load_rows(intermediate + (i64)first * M + work.column, min(64, tokens - first));
+                            load_rows(intermediate, first);
                     }

@@ -1,4 +1,4 @@
-/* Inline PTX of Hopper beside ptx_sm90.cuh: wgmma with A in registers and cp.async counted on an mbarrier. */
+/* Inline PTX of Hopper beside ptx_sm90.cuh: wgmma with A in registers. */
 #ifndef MLPBWD_EMULATED
 /* 9.7.15.5.2 wgmma.mma_async: D[64,N] (+)= A * B, A (64 x 16) in registers, B K-major in shared memory. Lane l of warp w
  * holds rows 16w + l/4 (a[0], a[2]) and 8 further (a[1], a[3]), columns 2(l%4) + {0,1} (a[0], a[1]) and 8 further. */
@@ -22,10 +22,5 @@ __device__ __forceinline__ u32 pack_ordered_bf16(float low, float high) {
     u32 packed;
     asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low) : "memory");
     return packed;
-}
-/* 9.7.13.15.17 cp.async.mbarrier.arrive: this thread arrives when its cp.async so far have written; its arrival is one of
- * the count that the barrier was initialised with */
-__device__ __forceinline__ void cp_async_arrive(u32 barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 #endif

@@ -70,7 +70,7 @@ json_t *export_make_solution(void) {
         "\"median_us\":1.0,\"min_tokens\":1,\"origin\":\"tune\",\"parameters\":{},\"pipeline\":\"%s\",\"tokens\":%d,"
         "\"units\":100}";
     char winners[4096], first[1024], second[1024];
-    (void)snprintf(first, sizeof first, row, "wgmma_exact", 256);
+    (void)snprintf(first, sizeof first, row, "wgmma_weight_serial", 256);
     (void)snprintf(second, sizeof second, row, "mma_overlap", 4096);
     (void)snprintf(winners, sizeof winners, "{\"format\":\"mlpbwd-winners\",\"version\":1,\"rows\":[%s,%s]}", first,
                    second);
