@@ -1,6 +1,7 @@
 /* Emitted CUDA compiles with NVRTC, without spilling: the default of every kernel and role on four architectures, of
  * every class on one of them, and some other variants there. Needs the compiler, no device. Two processes share the
- * work. */
+ * work. With MLPBWD_TEST_VARIANTS=sm_100a instead: every variant that a sweep of the benchmark's T may come to there,
+ * in every class; with sm_100a/umma only of kernels whose names begin so. */
 #include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -81,7 +83,16 @@ static bool local_bytes(const dev_image *image, unsigned *bytes) {
 struct work {
     json_t *done; /* "target source-text" already compiled */
     int share, next, compiled, failed;
+    unsigned limit, most_local; /* bytes of local memory a thread: allowed, seen */
+    size_t bytes, largest;      /* machine code */
+    double seconds, slowest;
 };
+
+static double seconds_now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 static void complain(struct work *work, const kernel_use *use, const json_t *parameters, const char *text) {
     char *shown = json_dumps(parameters, JSON_COMPACT | JSON_SORT_KEYS);
@@ -108,16 +119,24 @@ static void compile(struct work *work, const kernel_use *use, const json_t *give
         dev_compile_request request = {json_string_value(json_object_get(use->arch, "compiler")),
                                        json_string_value(json_object_get(use->arch, "target")), variant.source,
                                        use->kernel};
+        double seconds = seconds_now();
+        bytes = 0;
         if (dev_compile(&request, &image, &why) != MLPBWD_OK) {
             complain(work, use, variant.parameters, why.text);
         } else if (strcmp(image.format, "cubin") == 0 && !local_bytes(&image, &bytes)) {
             complain(work, use, variant.parameters, "the cubin cannot be read");
-        } else if (strcmp(image.format, "cubin") == 0 && bytes > LOCAL_LIMIT) {
-            snprintf(text, sizeof text, "%u bytes of local memory a thread; at most %d are allowed", bytes,
-                     LOCAL_LIMIT);
+        } else if (strcmp(image.format, "cubin") == 0 && bytes > work->limit) {
+            snprintf(text, sizeof text, "%u bytes of local memory a thread; at most %u are allowed", bytes,
+                     work->limit);
             complain(work, use, variant.parameters, text);
         }
+        seconds = seconds_now() - seconds;
         work->compiled++;
+        work->seconds += seconds;
+        work->slowest = seconds > work->slowest ? seconds : work->slowest;
+        work->bytes += image.size;
+        work->largest = image.size > work->largest ? image.size : work->largest;
+        work->most_local = bytes > work->most_local ? bytes : work->most_local;
         dev_image_free(&image);
     }
     kernel_variant_free(&variant);
@@ -155,11 +174,66 @@ static bool serves(const char *kernel, const char *role, const char *arch) {
     return false;
 }
 
+/* ---- all that a sweep may come to ---- */
+
+static void compile_pruned(struct work *work, const char *kernel, const char *role, const gen_target *target) {
+    static const int64_t tokens[] = {256, 512, 1024, 2048, 2164, 4096, 6184, 8192, 16384};
+    kernel_use use;
+    if (kernel_use_init(&use, generator, kernel, role, target, NULL) != MLPBWD_OK ||
+        strcmp(json_string_value(json_object_get(use.arch, "compiler")), "nvrtc") != 0)
+        return;
+    json_t *tried = json_object();
+    for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
+        const gen_problem problem = {tokens[t], 2048, 8192,
+                                     (int)json_integer_value(json_object_get(use.arch, "units"))};
+        json_t *variants = NULL, *variant;
+        size_t i;
+        if (gen_space(generator, kernel, role, target, &problem, &variants, NULL, &why) != MLPBWD_OK)
+            complain(work, &use, NULL, why.text);
+        json_array_foreach(variants, i, variant) {
+            char *key = json_dumps(variant, JSON_COMPACT | JSON_SORT_KEYS);
+            if (!json_object_get(tried, key))
+                compile(work, &use, variant);
+            json_object_set_new(tried, key, json_true());
+            free(key);
+        }
+        json_decref(variants);
+    }
+    json_decref(tried);
+}
+
+/* asked: ARCHITECTURE or ARCHITECTURE/BEGINNING. */
+static void compile_everything(struct work *work, const char *asked) {
+    char arch[32];
+    size_t length = strcspn(asked, "/");
+    const char *beginning = asked[length] ? asked + length + 1 : "", *kernel;
+    snprintf(arch, sizeof arch, "%.*s", (int)length, asked);
+    json_t *fields, *role;
+    size_t i;
+    work->limit = 0;
+    json_object_foreach(generator->kernels, kernel, fields) {
+        if (strncmp(kernel, beginning, strlen(beginning)) != 0)
+            continue;
+        json_array_foreach(json_object_get(fields, "roles"), i, role) {
+            for (int accuracy = 0; accuracy < 3; accuracy++) {
+                const gen_target target = {arch, accuracy};
+                compile_pruned(work, kernel, json_string_value(role), &target);
+            }
+        }
+    }
+}
+
 static void compile_share(struct work *work) {
-    const char *kernel;
+    const char *kernel, *asked = getenv("MLPBWD_TEST_VARIANTS");
     json_t *fields, *role;
     size_t i;
     work->done = json_object();
+    work->limit = LOCAL_LIMIT;
+    if (asked && *asked && strcmp(asked, "all") != 0) {
+        compile_everything(work, asked);
+        json_decref(work->done);
+        return;
+    }
     json_object_foreach(generator->kernels, kernel, fields) {
         json_array_foreach(json_object_get(fields, "roles"), i, role) {
             for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
@@ -189,7 +263,10 @@ static void test_variants_compile(void **state) {
         if (children[i] == 0) {
             struct work work = {.share = i};
             compile_share(&work);
-            print_message("%d variants compiled with %s\n", work.compiled, version);
+            print_message(
+                "%d variants compiled with %s in %.1f s (slowest %.1f); machine code %zu bytes (largest %zu), "
+                "at most %u bytes of local memory\n",
+                work.compiled, version, work.seconds, work.slowest, work.bytes, work.largest, work.most_local);
             _exit(work.failed || work.compiled == 0);
         }
     }
