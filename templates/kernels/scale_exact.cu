@@ -1,4 +1,8 @@
-/* Largest magnitude of every tensor, block by block; scale_sample.cu's entry then puts the blocks together. */
+${base}
+${ptx}
+${scale}
+${sample}
+/* Largest magnitude of every tensor, block by block; `scale` then puts the blocks together. */
 __device__ __forceinline__ void measure(const float *source, i64 elements, float *partials) {
     __shared__ float maxima[8];
     const i64 quads = elements / 4, step = (i64)gridDim.x * 256;
@@ -24,5 +28,11 @@ __device__ __forceinline__ void measure(const float *source, i64 elements, float
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) measure_all(${parameters}int tokens, int hidden_size, int intermediate_size) {
+extern "C" __global__ void __launch_bounds__(256) measure_all(${measured}int tokens, int hidden_size, int intermediate_size) {
+${measures}}
+
+extern "C" __global__ void __launch_bounds__(1024) scale(${parameters}int blocks, Scale *grad_intermediate_scale, int tokens,
+                                                          int hidden_size, int intermediate_size) {
+    if (blockIdx.x == 0 && threadIdx.x == 0 && grad_intermediate_scale)
+        *grad_intermediate_scale = {0, 0, 0.0f, 0};
 ${cases}}

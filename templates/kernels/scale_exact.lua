@@ -1,1 +1,1 @@
-return import("lib/scale.lua").kernel("scale_exact", "exact exponents, one more pass over the operands", true)
+return import("lib/scale.lua").kernel("scale_exact", "exact exponents, one more pass over the operands")

@@ -1,1 +1,1 @@
-        set_conversion(barriers.conversions[${index}], ${tensor}, ${tensor}_16, ${tensor}_scale, ${rows}, ${columns}, pieces);
+        set_conversion(barriers.conversions[${index}], ${tensor}, ${tensor}_16, ${tensor}_scale, seen[${index}], ${rows}, ${columns}, attempt, pieces);

@@ -12,11 +12,12 @@ local function layout_text(blocked)
   return blocked and text "lib/convert_blocked.cuh" or ""
 end
 
-local function accuracies(blocked)
+function M.accuracies(blocked)
   return blocked == "split" and { "fp32" } or { "tf32", "bf16" }
 end
 
-local function pieces(c, blocked)
+-- texts that every kernel which converts begins with
+function M.pieces(c, blocked)
   return {
     base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", scale = cuda.scale(c.accuracy),
     convert = fill(text "lib/convert.cuh", { pack = cuda.pack[c.accuracy] }) .. layout_text(blocked),
@@ -33,7 +34,7 @@ local function has_grad_output(set)
 end
 
 -- a block's share of the work on a tensor; partials: where column sums of grad_output go
-local function share(partials, blocked)
+function M.share(partials, blocked)
   return function(tensor)
     local sums = tensor == "grad_output" and partials or "nullptr"
     if blocked then
@@ -47,7 +48,8 @@ local function share(partials, blocked)
   end
 end
 
-local function blocks_c(blocked)
+-- blocks of a tensor, in the kernel
+function M.blocks_c(blocked)
   return function(tensor)
     return operands.blocks_c(tensor, blocked)
   end
@@ -57,7 +59,7 @@ end
 function M.convert(name, doc, set, blocked)
   local sums = has_grad_output(set)
   return {
-    name = name, doc = doc, roles = { "convert" }, needs = { "mma_sync" }, accuracies = accuracies(blocked),
+    name = name, doc = doc, roles = { "convert" }, needs = { "mma_sync" }, accuracies = M.accuracies(blocked),
     operands = function(c)
       local list = operands.declare(set, { { "", "in" }, { "_16", "out" }, { "_scale", "inout" } })
       if sums then
@@ -70,10 +72,10 @@ function M.convert(name, doc, set, blocked)
       return true
     end,
     source = function(c)
-      local values = pieces(c, blocked)
+      local values = M.pieces(c, blocked)
       values.parameters = operands.each(set, "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, ")
         .. (sums and "float *column_partials, " or "")
-      values.cases = operands.each(set, text "kernels/convert_case.cu", { blocks = blocks_c(blocked), share = share("column_partials", blocked) })
+      values.cases = operands.each(set, text "kernels/convert_case.cu", { blocks = M.blocks_c(blocked), share = M.share("column_partials", blocked) })
       return fill(text "kernels/convert.cu", values)
     end,
     launches = function(c)
@@ -88,7 +90,7 @@ end
 
 function M.rescale(name, doc, set, blocked)
   return {
-    name = name, doc = doc, roles = { "rescale" }, needs = { "mma_sync" }, accuracies = accuracies(blocked),
+    name = name, doc = doc, roles = { "rescale" }, needs = { "mma_sync" }, accuracies = M.accuracies(blocked),
     operands = function(c)
       return operands.declare(set, { { "", "in" }, { "_16", "inout" }, { "_scale", "in" } })
     end,
@@ -97,9 +99,9 @@ function M.rescale(name, doc, set, blocked)
       return true
     end,
     source = function(c)
-      local values = pieces(c, blocked)
+      local values = M.pieces(c, blocked)
       values.parameters = operands.each(set, "const float *${tensor}, u16 *${tensor}_16, const Scale *${tensor}_scale, ")
-      values.cases = operands.each(set, text "kernels/rescale_case.cu", { blocks = blocks_c(blocked), share = share("nullptr", blocked) })
+      values.cases = operands.each(set, text "kernels/rescale_case.cu", { blocks = M.blocks_c(blocked), share = M.share("nullptr", blocked) })
       return fill(text "kernels/rescale.cu", values)
     end,
     launches = function(c)

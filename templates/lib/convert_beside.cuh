@@ -4,17 +4,30 @@
 struct Conversion {
     const float *source;
     char *target;
-    Scale *scale;
+    Scale *scale; /* whose largest magnitude is collected, or NULL */
     Factor factor;
     int rows, columns, strips, pieces; /* pieces: of this tensor and those before it */
 };
 
-__device__ __forceinline__ void set_conversion(Conversion &to, const float *source, u16 *target, Scale *scale, int rows, int columns,
-                                               int &pieces) {
+/* The exponents of some scales, side by side, not one latency after the other; the largest magnitudes only of attempt 1: in
+ * attempt 0 they are being collected. NULL reads as a scale whose guess fits. */
+template <int COUNT>
+__device__ __forceinline__ void load_scales(const Scale *const (&from)[COUNT], Scale (&to)[COUNT], int attempt) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        to[i].guess = from[i] ? from[i]->guess : 0;
+        to[i].largest = from[i] && attempt == 1 ? from[i]->largest : 0;
+    }
+}
+
+/* seen: what `scale` holds. attempt 0: with the guessed exponent; 1: with the exact one, what the guess missed */
+__device__ __forceinline__ void set_conversion(Conversion &to, const float *source, u16 *target, Scale *scale, const Scale &seen, int rows,
+                                               int columns, int attempt, int &pieces) {
     const int strips = (columns + 127) / 128;
-    if (source)
+    if (source && (attempt == 0 || guess_missed(&seen, LOWEST_INPUT)))
         pieces += (rows + 63) / 64 * strips;
-    to = {source, (char *)target, scale, make_factor(source ? scale->guess : 0), rows, columns, strips, pieces};
+    const int exponent = attempt == 0 ? seen.guess : exponent_in_force(&seen, LOWEST_INPUT);
+    to = {source, (char *)target, attempt == 0 ? scale : nullptr, make_factor(exponent), rows, columns, strips, pieces};
 }
 
 /* piece -> its tensor, and its number among that tensor's */
@@ -93,7 +106,7 @@ __device__ __forceinline__ void convert_beside(const Conversion (&list)[TENSORS]
             to += STEP * 128;
         }
         largest = warp_max(largest);
-        if (lane == 0 && largest > 0.0f)
+        if (lane == 0 && largest > 0.0f && of.scale)
             atomicMax(&of.scale->largest, __float_as_uint(largest));
     }
 }

@@ -57,7 +57,7 @@ function M.values(c, store, dgelu, part)
   if role.gelu then
     values.epilogue_parameters = "Scale *scale_out, const float *__restrict__ intermediate, u16 *grad_intermediate, float *column_partials, int attempt,"
     -- the second attempt runs only if the guessed exponent did not fit what the first one saw
-    values.early_exit = "if (attempt == 1 && scale_out->guess == exponent_in_force(scale_out, LOWEST_INTERMEDIATE))\n        return;"
+    values.early_exit = "if (attempt == 1 && !guess_missed(scale_out, LOWEST_INTERMEDIATE))\n        return;"
     values.epilogue = dgelu(lowest_a)
   else
     values.epilogue_parameters = "float *out,"
@@ -68,7 +68,7 @@ function M.values(c, store, dgelu, part)
 end
 
 -- the launches; geometry: {entry=, grid=, block=, shared=} of the GEMM itself, tail: launch expressions of further integer
--- arguments, beside: function of the attempt that gives the arguments of what the dGELU launches also do
+-- arguments, beside: arguments of what the dGELU launches also do
 function M.launches(c, geometry, layout)
   local function launch(rest, option)
     local arguments = { { name = "a" .. layout }, { name = "b" .. layout }, { name = "scale_a" }, { name = "scale_b" } }
@@ -87,7 +87,7 @@ function M.launches(c, geometry, layout)
   local function attempt(number)
     local rest = { { name = "scale_out" }, { name = "intermediate" }, { name = "grad_intermediate" .. layout },
       { name = "column_partials" }, { i32 = tostring(number) } }
-    local beside = geometry.beside and geometry.beside(number) or {}
+    local beside = geometry.beside or {}
     return launch(table.move(beside, 1, #beside, #rest + 1, rest), "ACTIVATION")
   end
   return { attempt(0), attempt(1) }

@@ -8,6 +8,7 @@ local M = {}
 M.all = { "grad_output", "weight2", "intermediate_activated", "weight1", "hidden_states" }
 M.first = { "grad_output", "weight2" } -- what fc2_dgrad reads
 M.rest = { "intermediate_activated", "weight1", "hidden_states" }
+M.tokens = { "grad_output", "intermediate_activated", "hidden_states" } -- all but the weights
 
 -- as launch expressions; columns are multiples of 64
 local rows = { grad_output = "T", weight2 = "H", intermediate_activated = "T", weight1 = "I", hidden_states = "T" }

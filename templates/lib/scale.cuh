@@ -49,6 +49,10 @@ __device__ __forceinline__ int exponent_in_force(const Scale *scale, int lowest)
     u32 largest = scale->largest;
     return guess_fits(guess, largest, lowest) ? guess : exact_exponent(largest);
 }
+/* is the exponent in force not the guess? */
+__device__ __forceinline__ bool guess_missed(const Scale *scale, int lowest) {
+    return !guess_fits(scale->guess, scale->largest, lowest);
+}
 
 enum { LOWEST_INPUT = ${lowest_input}, LOWEST_INTERMEDIATE = ${lowest_intermediate} };
 

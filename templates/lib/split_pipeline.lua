@@ -4,7 +4,7 @@ local pipeline16 = import "lib/pipeline16.lua"
 -- products: "wgmma" or "umma" (tcgen05)
 local function family(products)
   return { name = products .. "_split", needs = { products == "umma" and "tcgen05" or products }, layout = "_split", blocked = true,
-    convert = "convert_split_", rescale = "rescale_split_", rank = 10 }
+    copies = "split_", rank = 10 }
 end
 
 -- measured on an H200: two streams win at every T (the conversion alone is 7 to 15 % of a pass)

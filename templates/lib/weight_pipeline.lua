@@ -1,40 +1,25 @@
 -- Pipelines in which the data gradients read the weights in fp32 (wgmma_weight_gemm): only what has tokens is converted.
 local operands = import "lib/operands.lua"
 local pipeline16 = import "lib/pipeline16.lua"
-local prepare = import "lib/weight_prepare.lua"
 
 local M = {}
 
 local function buffers()
   local list = {}
-  for _, buffer in ipairs(pipeline16.buffers(true)) do
+  for _, buffer in ipairs(pipeline16.buffers(true, operands.tokens)) do
     if not buffer.name:find "^weight%d_16$" and buffer.name ~= "weight1_scale" then
       list[#list + 1] = buffer
     end
   end
-  for _, tensor in ipairs(prepare.set) do
-    list[#list + 1] = { name = tensor .. "_maxima", size = prepare.maxima_bytes(tensor) }
-  end
   return list
-end
-
-local function preparing(slot, role, kernel, extra)
-  local bind = extra
-  for _, tensor in ipairs(prepare.set) do
-    for _, suffix in ipairs { "", "_16", "_scale", "_maxima" } do
-      bind[tensor .. suffix] = tensor .. suffix
-    end
-  end
-  return { slot = slot, role = role, kernel = kernel, bind = bind }
 end
 
 -- name, doc, rank; side: the stream of the weight gradients
 local function pipeline(name, doc, rank, side)
   local gemm = pipeline16.gemms "_blocks"
   return { name = name, doc = doc, needs = { "wgmma" }, accuracies = { "tf32", "bf16" }, rank = rank, buffers = buffers(), steps = {
-    preparing("convert", "convert", "wgmma_weight_prepare", { weight2 = "weight2", weight2_scale = "weight2_scale",
-      grad_intermediate_scale = "grad_intermediate_scale", column_partials = "partials2" }),
-    preparing("rescale", "rescale", "wgmma_weight_check", {}),
+    pipeline16.prepare("convert", "prepare_blocked_tokens", operands.tokens, { "weight2" }),
+    pipeline16.check("rescale", "check_blocked_tokens", operands.tokens),
     { slot = "fc2_dgrad", role = "fc2_dgrad", bind = {
       token_copies = "grad_output_16", weight = "weight2", scale_tokens = "grad_output_scale", scale_weight = "weight2_scale",
       scale_out = "grad_intermediate_scale", intermediate = "intermediate", grad_intermediate_blocks = "grad_intermediate_16",

@@ -69,7 +69,8 @@ local function conversion(c, beside)
   values.conversions = ("Conversion conversions[%d];"):format(#beside)
   values.convert_parameters = operands.each(beside,
     "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, ")
-  values.convert_setup = "int pieces = 0;\n" .. operands.each(beside, text "kernels/wgmma_gemm_convert_setup.cu", {
+  values.convert_setup = fill(text "kernels/wgmma_gemm_convert_setup_first.cu",
+    { scales = operands.each(beside, "${tensor}_scale, ") }) .. operands.each(beside, text "kernels/wgmma_gemm_convert_setup.cu", {
     index = function(_, i)
       return i - 1
     end,
@@ -110,12 +111,12 @@ local function params(beside)
   return list
 end
 
--- the second attempt converts nothing
-local function beside_arguments(beside, attempt)
+-- in both attempts: the second one converts again what a guess missed
+local function beside_arguments(beside)
   local list = {}
   for i, tensor in ipairs(beside) do
     for _, suffix in ipairs { "", "_16", "_scale" } do
-      list[#list + 1] = attempt == 0 and { name = tensor .. suffix, part = i + 1 } or { i64 = "0" }
+      list[#list + 1] = { name = tensor .. suffix, part = i + 1 }
     end
   end
   return list
@@ -200,8 +201,8 @@ function M.kernel(name, doc, rank, served, beside)
         values[hole] = value
       end
       if beside then
-        values.early_exit = values.early_exit
-          .. "\n    if (!a) /* nobody wants the product, only conversions */\n        work_count = 0;"
+        values.early_exit = fill(text "kernels/wgmma_gemm_convert_exit.cu",
+          { scales = operands.each(beside, "${tensor}_scale, ") })
       end
       -- beside 192 accumulators a loader alone needs few; with conversions both fit these
       local lean = p.tiles_m * p.tile_n // 2 > 128 and not beside
@@ -216,9 +217,7 @@ function M.kernel(name, doc, rank, served, beside)
         shared = shared_bytes(c, beside),
         tail = { work, ("ceildiv(%s,%d)"):format(role.m, tile_m(c.p)), ("ceildiv(%s,%d)"):format(role.n, c.p.tile_n),
           ("ceildiv(ceildiv(%s,64),%d)"):format(role.k, split_k.parts(c)) },
-        beside = beside and function(attempt)
-          return beside_arguments(beside, attempt)
-        end,
+        beside = beside and beside_arguments(beside),
       }, "_blocks")
     end,
   }

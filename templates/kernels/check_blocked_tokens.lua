@@ -1,0 +1,4 @@
+local operands = import "lib/operands.lua"
+return import("lib/prepare.lua").check("check_blocked_tokens",
+  "second conversion where a guessed exponent did not fit, fp32 to scaled 16-bit in 64 x 64 blocks: what has tokens",
+  true, operands.tokens)

@@ -1,0 +1,4 @@
+local operands = import "lib/operands.lua"
+return import("lib/prepare.lua").prepare("prepare_blocked_tokens",
+  "scales guessed from samples; fp32 to scaled 16-bit in 64 x 64 blocks: what has tokens",
+  true, operands.tokens, { "weight2" })

@@ -1,0 +1,4 @@
+local operands = import "lib/operands.lua"
+return import("lib/prepare.lua").prepare("prepare_split_all",
+  "scales guessed from samples; fp32 to scaled hi and lo in 64 x 64 blocks: all five operands",
+  "split", operands.all, {})

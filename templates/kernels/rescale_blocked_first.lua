@@ -1,1 +1,0 @@
-return import("lib/convert.lua").rescale("rescale_blocked_first", "second conversion in 64 x 64 blocks where a guessed exponent did not fit: what fc2_dgrad needs first", import("lib/operands.lua").first, true)

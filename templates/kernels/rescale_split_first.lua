@@ -1,1 +1,0 @@
-return import("lib/convert.lua").rescale("rescale_split_first", "second conversion to hi and lo where a guessed exponent did not fit: what fc2_dgrad needs first", import("lib/operands.lua").first, "split")

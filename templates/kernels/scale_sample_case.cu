@@ -1,2 +1,0 @@
-    if (blockIdx.x == ${index} && ${tensor})
-        sample(${tensor}, ${elements}, ${tensor}_scale, ${partials}, ${blocks});

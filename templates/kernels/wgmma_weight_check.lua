@@ -1,1 +1,0 @@
-return import("lib/weight_prepare.lua").check()
