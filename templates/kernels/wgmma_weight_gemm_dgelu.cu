@@ -20,18 +20,16 @@
                             for (int j = 0; j < 8; ++j)
 #pragma unroll
                                 for (int e = 0; e < 2; ++e) {
+                                    /* Past the last token the sums become 0, whatever the weights are, and `intermediate` is 0:
+                                     * fc1_wgrad needs zeros there. */
                                     const bool inside = j * 8 + e < lane_rows_left;
-                                    const float2 x = inside ? load_pair(before + (e ? odd_rows : even_rows) + j * 1024) : float2{0.0f, 0.0f};
-                                    const float2 y = {sums[j * 4 + e] * gelu_derivative<form.value>(x.x),
-                                                      sums[j * 4 + 2 + e] * gelu_derivative<form.value>(x.y)};
-                                    u32 packed = ${pack}(y.x * rescale, y.y * rescale);
-                                    if (inside) {
-                                        column_sum.x += y.x;
-                                        column_sum.y += y.y;
-                                        largest_out = max_finite_abs(max_finite_abs(largest_out, y.x), y.y);
-                                    } else {
-                                        packed = 0; /* rows up to the end of the block meet zero rows later */
-                                    }
+                                    const float2 x = load_pair(before + (e ? odd_rows : even_rows) + j * 1024);
+                                    const float2 sum = {inside ? sums[j * 4 + e] : 0.0f, inside ? sums[j * 4 + 2 + e] : 0.0f};
+                                    const float2 y = {sum.x * gelu_derivative_16<form.value>(x.x), sum.y * gelu_derivative_16<form.value>(x.y)};
+                                    const u32 packed = ${pack}(y.x * rescale, y.y * rescale);
+                                    column_sum.x += y.x;
+                                    column_sum.y += y.y;
+                                    largest_out = max_finite_abs(max_finite_abs(largest_out, y.x), y.y);
                                     *(u32 *)(out + (j * 8 + e) * 128 + ((warp * 2 + lane / 16 ^ (lane % 4 * 2 + e)) << 4)) = packed;
                                 }
 #pragma unroll
