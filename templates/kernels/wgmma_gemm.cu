@@ -103,12 +103,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             mbarrier_init(empty + stage * 8, PING_PONG ? 4 : CONSUMERS * 4);
         }
         mbarrier_init_fence();
-        ${convert_setup}
-        if (work_count > 0) {
-            const int exponent_ab = exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT);
-            barriers.unscale = make_factor(-exponent_ab);
-            ${setup}
-        }
     }
     __syncthreads();
 
@@ -153,6 +147,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         ${convert_beside}
     } else {
         registers_increase<${consumer_registers}>();
+        if (threadIdx.x == 128 && work_count > 0) { /* while the first copies are under way */
+            const int exponent_ab = exponent_in_force(scale_a, ${lowest_a}) + exponent_in_force(scale_b, LOWEST_INPUT);
+            barriers.unscale = make_factor(-exponent_ab);
+            ${setup}
+        }
+        named_barrier<3, 128 * CONSUMERS>();
         const int consumer = warpgroup - 1, rows_of = PING_PONG ? 0 : consumer * TILES_M, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
         if (PING_PONG && consumer == 1) { /* the first tile is the other's */
             give_turn(consumer);

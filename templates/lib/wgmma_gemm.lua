@@ -61,7 +61,7 @@ end
 
 -- values of the holes for what is converted beside the product
 local function conversion(c, beside)
-  local values = { convert = "", conversions = "", convert_parameters = "", convert_setup = "", convert_beside = "" }
+  local values = { convert = "", conversions = "", convert_parameters = "", convert_beside = "" }
   if not beside then
     return values
   end
@@ -69,7 +69,7 @@ local function conversion(c, beside)
   values.conversions = ("Conversion conversions[%d];"):format(#beside)
   values.convert_parameters = operands.each(beside,
     "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, ")
-  values.convert_setup = fill(text "kernels/wgmma_gemm_convert_setup_first.cu",
+  local set = fill(text "kernels/wgmma_gemm_convert_setup_first.cu",
     { scales = operands.each(beside, "${tensor}_scale, ") }) .. operands.each(beside, text "kernels/wgmma_gemm_convert_setup.cu", {
     index = function(_, i)
       return i - 1
@@ -82,7 +82,7 @@ local function conversion(c, beside)
     end,
   })
   values.convert_beside = fill(text "kernels/wgmma_gemm_convert.cu",
-    { flight = c.p.flight, warps = CONVERTING_WARPS, at = gemm_bytes(c) })
+    { flight = c.p.flight, warps = CONVERTING_WARPS, at = gemm_bytes(c), set = set })
   return values
 end
 
