@@ -35,6 +35,13 @@ enum {
     KEY_EXHAUSTIVE
 };
 
+#define EXHAUSTIVE_OPTION                                                                                              \
+    {                                                                                                                  \
+        "exhaustive", KEY_EXHAUSTIVE, "SLOT", 0,                                                                       \
+            "Try every valid variant of this slot, such as fc1_wgrad, also what is not thought worth it; the "         \
+            "candidates' rows then show what the ordinary search misses",                                              \
+            3                                                                                                          \
+    }
 #define LIMIT_OPTIONS                                                                                                  \
     {"compile-limit", KEY_COMPILE_LIMIT, "TIME", 0, "Longest time of one compilation (default 60s)", 3},               \
         {"compile-memory", KEY_COMPILE_MEMORY, "MIB", 0, "Most memory of one compile process (default 8192)", 3}, {    \
@@ -44,14 +51,11 @@ enum {
 static const struct argp_option tune_own[] = {
     {"budget", KEY_BUDGET, "TIME", 0, "End after 90s, 10m or 1h with the best so far (default: no limit)", 3},
     LIMIT_OPTIONS,
+    EXHAUSTIVE_OPTION,
     {"run-limit", KEY_RUN_LIMIT, "TIME", 0,
      "Longest time to check and time one candidate (default 20s; less after the first that hangs)", 3},
     {"repetitions", KEY_REPETITIONS, "N", 0, "Timed repetitions of a candidate (default 20)", 3},
     {"warmup", KEY_WARMUP, "N", 0, "Repetitions before the first timed one (default 3)", 3},
-    {"exhaustive", KEY_EXHAUSTIVE, "SLOT", 0,
-     "Try every valid variant of this slot, such as fc1_wgrad, also what is not thought worth it; the candidates' rows "
-     "then show what the ordinary search misses",
-     3},
     {"seed", KEY_SEED, "N", 0, "Of the search's random choices (default 0)", 3},
     {"retry-failed", KEY_RETRY_FAILED, NULL, 0,
      "Try again what crashed, timed out, was wrong or did not compile in an earlier sweep", 3},
@@ -68,6 +72,7 @@ static const struct argp_option compile_own[] = {
     {"units", KEY_UNITS, "N", 0,
      "Multiprocessors of the device to come, where it has not as many as the architecture's file says", 0},
     LIMIT_OPTIONS,
+    EXHAUSTIVE_OPTION,
     {0},
 };
 
