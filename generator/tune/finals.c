@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum { ROUNDS = 5 };
-static const double TIE_BAND = 0.01;
+/* TIE_BAND: too near for a difference; NEAR: to the fastest, of those that run again beside a refined pass. */
+static const double TIE_BAND = 0.01, NEAR = 0.02;
 
 static record_key key_of(const finalist *f, int64_t tokens) {
     return (record_key){tokens, f->pipeline, "", "", f->canonical, f->signature, f->signature};
@@ -61,8 +62,17 @@ static void keep_times(finalist *f, const measure_result *result) {
     }
 }
 
-mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check, int repetitions, double pass_us,
-                               mlp_message *why) {
+/* A pass is checked at small shapes once: what was found then also goes into its rows later on. */
+static void share_errors(const sweep *s, finalist *f) {
+    json_t *known = json_object_get(s->gated, f->signature);
+    if (f->errors || !known)
+        json_object_set_new(s->gated, f->signature, f->errors ? json_incref(f->errors) : json_true());
+    else if (json_is_object(known))
+        f->errors = json_incref(known);
+}
+
+mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, finalist_check check, int repetitions,
+                               double pass_us, mlp_message *why) {
     record_key key = key_of(f, tokens);
     mlpbwd_status status = record_in_flight(s, &key, why);
     if (status != MLPBWD_OK)
@@ -70,8 +80,8 @@ mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check
     measure_request request = {.tokens = tokens,
                                .plan = f->plan,
                                .parameters = json_object_get(f->plan, "parameters"),
-                               .gate_small = check && !json_object_get(s->gated, f->signature),
-                               .gate_real = check,
+                               .gate_small = check != CHECK_NOTHING && !json_object_get(s->gated, f->signature),
+                               .gate_real = check == CHECK_ALL,
                                .repetitions = repetitions,
                                .warmup = repetitions > 1 ? s->options.warmup : 1,
                                .limit_seconds = search_limit(s, pass_us)};
@@ -87,8 +97,8 @@ mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check
         f->outcome = result->outcome;
         snprintf(f->reason, sizeof f->reason, "%s", result->reason);
         keep_times(f, result);
-        if (strcmp(f->outcome, "ok") == 0 && check)
-            json_object_set_new(s->gated, f->signature, json_true());
+        if (strcmp(f->outcome, "ok") == 0 && check != CHECK_NOTHING)
+            share_errors(s, f);
     }
     measure_result_free(result);
     free(result);
@@ -148,7 +158,7 @@ mlpbwd_status finals_default(sweep *s, int64_t tokens, double *us, mlp_message *
     if (f.interrupted && !sweep_interrupted(s))
         sweep_progress(s, true, "T=%lld: the default pass is not compiled yet", (long long)tokens);
     if (strcmp(f.outcome, "ok") == 0 && !f.interrupted)
-        status = finalist_measure(s, tokens, &f, true, 3, 0, why);
+        status = finalist_measure(s, tokens, &f, CHECK_ALL, 3, 0, why);
     if (status == MLPBWD_OK && strcmp(f.outcome, "ok") == 0 && !f.interrupted)
         *us = measure_median(f.times, f.count);
     if (status == MLPBWD_OK && !f.interrupted) {
@@ -180,7 +190,7 @@ static mlpbwd_status run_rounds(sweep *s, int64_t tokens, finalist *list, size_t
                 f->interrupted = true;
                 continue;
             }
-            status = finalist_measure(s, tokens, f, round == 0, each, pass_us, why);
+            status = finalist_measure(s, tokens, f, round == 0 ? CHECK_ALL : CHECK_NOTHING, each, pass_us, why);
             if (round == 0 && strcmp(f->outcome, "ok") != 0 && !f->interrupted)
                 sweep_progress(s, true, "T=%lld: a finalist fails: %s %s", (long long)tokens, f->outcome, f->reason);
         }
@@ -265,6 +275,46 @@ static void free_finalists(finalist *list, size_t count) {
     free(list);
 }
 
+static finalist *fastest(finalist *list, size_t count) {
+    finalist *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].outcome, "ok") == 0 && list[i].median > 0 && !list[i].interrupted &&
+            (!best || list[i].median < best->median))
+            best = &list[i];
+    return best;
+}
+
+/* Refines the fastest; what comes of it then runs against all that were near, and against the default, anew. */
+static mlpbwd_status refine(sweep *s, int64_t tokens, const trial_list *list, finalist **finalists, size_t *count,
+                            double pass_us, double deadline, mlp_message *why) {
+    const finalist *best = fastest(*finalists, *count);
+    finalist found;
+    bool improved = false;
+    mlpbwd_status status =
+        best ? refine_pass(s, tokens, list, best, pass_us, deadline, &found, &improved, why) : MLPBWD_OK;
+    if (status != MLPBWD_OK || !improved)
+        return status;
+    const double limit = best->median * (1 + NEAR);
+    finalist *more = realloc(*finalists, (*count + 1) * sizeof *more);
+    if (!more) {
+        finalist_free(&found);
+        return sweep_no_memory(why);
+    }
+    *finalists = more;
+    size_t running = 0;
+    for (size_t i = 0; i < *count; i++) { /* the default stays the first */
+        if (i > 0 && !(more[i].median > 0 && more[i].median <= limit)) {
+            finalist_free(&more[i]);
+            continue;
+        }
+        more[i].count = more[i].turns = 0;
+        more[running++] = more[i];
+    }
+    more[running++] = found;
+    *count = running;
+    return run_rounds(s, tokens, more, running, pass_us, deadline, why);
+}
+
 mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double default_us, double deadline, bool complete,
                          mlp_message *why) {
     finalist *finalists = NULL;
@@ -283,6 +333,8 @@ mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double defa
             if (strcmp(finalists[i].outcome, "ok") != 0 && strcmp(finalists[i].outcome, "impossible_time") != 0)
                 status = find_culprits(s, tokens, list, &finalists[i], default_us, &again, why);
     }
+    if (status == MLPBWD_OK && complete && !sweep_interrupted(s))
+        status = refine(s, tokens, list, &finalists, &count, default_us, deadline, why);
     if (status == MLPBWD_OK)
         status = record_flush(s, why);
     if (status == MLPBWD_OK && !sweep_interrupted(s)) {

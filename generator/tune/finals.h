@@ -1,4 +1,4 @@
-/* What finals.c, entrants.c and winner.c share. */
+/* What finals.c, entrants.c, refine.c and winner.c share. */
 #ifndef MLP_FINALS_H
 #define MLP_FINALS_H
 
@@ -21,15 +21,22 @@ typedef struct finalist {
 /* selection: slot -> parameters. */
 mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *selection, finalist *f, mlp_message *why);
 void finalist_free(finalist *f);
-/* Adds times; check: first through the gate, at small shapes and at these tokens. */
-mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, bool check, int repetitions, double pass_us,
-                               mlp_message *why);
+/* What is checked before times are taken: nothing (it has been), the pass at small shapes, or also at these tokens. */
+typedef enum { CHECK_NOTHING, CHECK_SMALL, CHECK_ALL } finalist_check;
+/* Adds times. */
+mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, finalist_check check, int repetitions,
+                               double pass_us, mlp_message *why);
 mlpbwd_status finalist_conclude(sweep *s, int64_t tokens, finalist *f, mlp_message *why);
 json_t *finalist_measurement(const sweep *s, const finalist *f); /* new reference; NULL without memory */
 
 /* Who takes part: the default pass first, each pipeline with the best variant in every slot, and mixes with a close
  * second one. *out is malloc'ed, its items are the caller's too. */
 mlpbwd_status entrants_choose(sweep *s, const trial_list *list, finalist **out, size_t *count, mlp_message *why);
+
+/* Looks for a faster pass than `best` by changing one slot at a time, and times passes as a whole (refine.c).
+ * *improved: *out is a new finalist without times, the caller's. deadline: in seconds of sweep_now, 0: none. */
+mlpbwd_status refine_pass(sweep *s, int64_t tokens, const trial_list *list, const finalist *best, double pass_us,
+                          double deadline, finalist *out, bool *improved, mlp_message *why);
 
 /* Stores the winner as the plan of these tokens, and adds it to the summary. */
 mlpbwd_status winner_store(sweep *s, int64_t tokens, const finalist *winner, double default_us, bool complete,
