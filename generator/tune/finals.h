@@ -29,8 +29,8 @@ mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, finalist_c
 mlpbwd_status finalist_conclude(sweep *s, int64_t tokens, finalist *f, mlp_message *why);
 json_t *finalist_measurement(const sweep *s, const finalist *f); /* new reference; NULL without memory */
 
-/* Who takes part: the default pass first, each pipeline with the best variant in every slot, and mixes with a close
- * second one. *out is malloc'ed, its items are the caller's too. */
+/* Who takes part: the default pass first, the winners of the last T before, each pipeline with the best variant in
+ * every slot, and mixes with a close second one. *out is malloc'ed, its items are the caller's too. */
 mlpbwd_status entrants_choose(sweep *s, const trial_list *list, finalist **out, size_t *count, mlp_message *why);
 
 /* Looks for a faster pass than `best` by changing one slot at a time, and times passes as a whole (refine.c).

@@ -80,6 +80,7 @@ typedef struct sweep {
     json_t *known;          /* row key -> stored row */
     json_t *gated;          /* signature -> errors on the small shapes, which passed; true: no figures are known */
     json_t *winners_so_far; /* "pipeline/slot" -> {canonical: kernel}: tried early at the next T */
+    json_t *passes_so_far;  /* plans that won at other T, in the order of the sweep: each enters the next finals */
     json_t *summary;
     double started; /* measurer's or monotonic seconds */
     int64_t timed, compiled;

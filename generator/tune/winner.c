@@ -54,8 +54,9 @@ static void add_to_summary(sweep *s, int64_t tokens, const char *pipeline, const
                                     default_us > 0 ? json_real(default_us) : json_null()));
 }
 
-/* Variants of winners are tried early at the next T. */
-static void remember(sweep *s, const json_t *plan) {
+/* Variants of winners are tried early at the next T, and the pass as it is enters its finals. */
+static void remember(sweep *s, json_t *plan) {
+    json_array_append(s->passes_so_far, plan);
     const char *pipeline = json_string_value(json_object_get(plan, "pipeline")), *slot;
     json_t *parameters, *slots = json_object_get(s->winners_so_far, pipeline);
     if (!slots) {

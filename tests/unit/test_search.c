@@ -196,6 +196,24 @@ static void passes_are_judged_as_a_whole(void **state) {
     json_decref(summary);
 }
 
+/* Two slots that gain only together: what one T found so by chance enters the finals of the next. */
+static void a_winner_is_tried_at_the_next_tokens(void **state) {
+    static const char pass[] = "direct/{\"first\":" SLOT("first_other", 2, 2) ",\"second\":" SLOT("second", 4, 1) "}/";
+    char key[256];
+    json_t *json = recording(), *passes = json_object();
+    json_object_clear(json_object_get(json, "times"));
+    set_time(json, "first/first_other/{\"tile\":2,\"unroll\":2}/64", json_real(50)); /* at T = 64 alone, too */
+    set_time(json, "second/second/{\"tile\":4,\"unroll\":1}/64", json_real(50));
+    snprintf(key, sizeof key, "%s128", pass);
+    json_object_set_new(passes, key, json_real(70));
+    json_object_set_new(json, "passes", passes);
+    tune_options options = options_for(state, json);
+    json_t *summary = run(&options);
+    assert_winner(summary, 128, "direct", 70, 400,
+                  "{\"first\":" SLOT("first_other", 2, 2) ",\"second\":" SLOT("second", 4, 1) "}");
+    json_decref(summary);
+}
+
 static void a_failing_candidate_is_left_out_and_named(void **state) {
     json_t *json = recording();
     set_time(json, "first/first_other/{\"tile\":1,\"unroll\":2}/64", json_string("wrong: off by one"));
@@ -565,6 +583,7 @@ int main(void) {
                                        TEST(a_finished_sweep_times_nothing),
                                        TEST(close_times_are_decided_by_the_default),
                                        TEST(passes_are_judged_as_a_whole),
+                                       TEST(a_winner_is_tried_at_the_next_tokens),
                                        TEST(a_failing_candidate_is_left_out_and_named),
                                        TEST(an_exhaustive_slot_is_not_pruned),
                                        TEST(failures_are_remembered_until_they_are_retried),
