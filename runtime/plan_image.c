@@ -42,10 +42,21 @@ static mlpbwd_status load_functions(plan_image *image, const json_t *entries, pl
     return status;
 }
 
+/* Else every execute would find that the device has none. */
+static mlpbwd_status check_maps(const plan_image *image, mlp_message *why) {
+    bool maps = false;
+    for (size_t l = 0; l < image->launch_count; l++)
+        for (size_t a = 0; a < image->launches[l].argument_count; a++)
+            maps = maps || image->launches[l].arguments[a].map;
+    return maps ? dev_tensor_maps_available(image->context, why) : MLPBWD_OK;
+}
+
 static mlpbwd_status load_json(plan_image *image, const json_t *plan, const mlpbwd_problem *problem,
                                const dev_info *device, plan_blob_source blobs, void *user, bool allow_compile,
                                plan_modules *modules, bool share_memory, mlp_message *why) {
     mlpbwd_status status = plan_image_parse(image, plan, problem, device, why);
+    if (status == MLPBWD_OK)
+        status = check_maps(image, why);
     if (status == MLPBWD_OK)
         status = plan_image_analyse(image, why);
     if (status == MLPBWD_OK)

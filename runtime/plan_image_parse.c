@@ -3,6 +3,7 @@
 #include "names.h"
 #include "plan_image_private.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ typedef struct reading {
     plan_image *image;
     const expression_values *values;
     const dev_info *device;
+    int64_t format;
     mlp_message *why;
 } reading;
 
@@ -137,8 +139,16 @@ static mlpbwd_status check_map_bounds(const reading *r, const image_argument *ar
     return MLPBWD_OK;
 }
 
+/* A member of a map that may be left out (0); -1: it is no whole number. */
+static int64_t read_bytes(const json_t *map, const char *key) {
+    const json_t *value = json_object_get(map, key);
+    return !value ? 0 : json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
 /* How a pointer argument becomes a tensor map. */
 static mlpbwd_status read_map(const reading *r, const json_t *map, const char *name, image_argument *argument) {
+    if (r->format < PLAN_FORMAT) /* a library that knows no maps would hand the kernel the bare pointer */
+        return bad(r, "\"map\"", "stands in a plan of format 1, which has none");
     dev_tensor *tensor = argument->map = calloc(1, sizeof *argument->map);
     if (!tensor)
         return out_of_memory(r);
@@ -146,17 +156,19 @@ static mlpbwd_status read_map(const reading *r, const json_t *map, const char *n
     size_t kind = 0;
     while (kind < ELEMENTS && (!element || strcmp(elements[kind].name, element) != 0))
         kind++;
-    int64_t swizzle = json_integer_value(json_object_get(map, "swizzle"));
+    int64_t swizzle = read_bytes(map, "swizzle"), l2 = read_bytes(map, "l2");
     int width = DEV_SWIZZLE_NONE;
-    while (width < DEV_SWIZZLE_128B && dev_swizzle_bytes((enum dev_swizzle)width) != (unsigned)swizzle)
+    while (width < DEV_SWIZZLE_128B && dev_swizzle_bytes((enum dev_swizzle)width) != swizzle)
         width++;
     if (kind == ELEMENTS)
         return bad(r, "\"map\"", "has an \"element\" other than u8, f16, bf16 and f32");
-    if (dev_swizzle_bytes((enum dev_swizzle)width) != (unsigned)swizzle)
+    if (dev_swizzle_bytes((enum dev_swizzle)width) != swizzle)
         return bad(r, "\"map\"", "has a \"swizzle\" other than 0, 32, 64 and 128 bytes");
+    if (l2 < 0 || l2 > INT_MAX)
+        return bad(r, "\"map\"", "has an \"l2\" that is no number of bytes");
     tensor->element = elements[kind].element;
     tensor->swizzle = (enum dev_swizzle)width;
-    tensor->l2_bytes = (int)json_integer_value(json_object_get(map, "l2"));
+    tensor->l2_bytes = (int)l2;
     mlpbwd_status status = read_map_extents(r, map, tensor);
     if (status == MLPBWD_OK && dev_tensor_check(tensor, r->why) != MLPBWD_OK) {
         mlp_prefix(r->why, "the stored plan's argument \"%s\"", name);
@@ -308,8 +320,7 @@ static int strength(int accuracy) {
 }
 
 static mlpbwd_status check_head(const reading *r, const json_t *plan, const mlpbwd_problem *problem) {
-    int64_t format = json_integer_value(json_object_get(plan, "format"));
-    if (format < 1 || format > PLAN_FORMAT)
+    if (r->format < 1 || r->format > PLAN_FORMAT)
         return bad(r, "\"format\"", "is not 1 or 2: it was stored by a newer version of mlpbwd, or is no plan");
     const char *arch = json_string_value(json_object_get(plan, "arch"));
     if (!arch)
@@ -346,7 +357,11 @@ mlpbwd_status plan_image_parse(plan_image *image, const json_t *plan, const mlpb
                                       .UNITS = device->units,
                                       .ACTIVATION = problem->activation,
                                       .ACCUMULATE = (problem->flags & MLPBWD_FLAG_ACCUMULATE) != 0};
-    const reading r = {.image = image, .values = &values, .device = device, .why = why};
+    const reading r = {.image = image,
+                       .values = &values,
+                       .device = device,
+                       .format = json_integer_value(json_object_get(plan, "format")),
+                       .why = why};
     mlpbwd_status status = check_head(&r, plan, problem);
     if (status == MLPBWD_OK)
         status = read_buffers(&r, json_object_get(plan, "buffers"));

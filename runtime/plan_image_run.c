@@ -24,8 +24,8 @@ static mlpbwd_status start(const image_call *c, const image_launch *launch) {
             values[i].pointer = c->pointers[argument->index];
         else
             values[i].pointer = c->workspace + c->image->buffers[argument->index].offset;
-        if (!argument->map)
-            continue;
+        if (!argument->map || !values[i].pointer)
+            continue; /* an output that is not wanted, of a part of which another one is */
         dev_tensor tensor = *argument->map;
         tensor.address = values[i].pointer;
         mlpbwd_status status = dev_tensor_map_encode(c->image->context, &tensor, arguments[i], c->why);

@@ -233,6 +233,8 @@ typedef struct dev_tensor_map {
 unsigned dev_element_bytes(enum dev_element element);
 unsigned dev_swizzle_bytes(enum dev_swizzle swizzle);
 
+/* UNSUPPORTED: the device has no copies of boxes. */
+mlpbwd_status dev_tensor_maps_available(const dev_context *context, mlp_message *why);
 /* The rules above, those for the address aside: INVALID_ARGUMENT names the member that breaks one. */
 mlpbwd_status dev_tensor_check(const dev_tensor *tensor, mlp_message *why);
 

@@ -130,9 +130,13 @@ mlpbwd_status dev_tensor_check(const dev_tensor *tensor, mlp_message *why) {
     return status ? status : check_box_row(tensor, why);
 }
 
+mlpbwd_status dev_tensor_maps_available(const dev_context *context, mlp_message *why) {
+    return check_capability(context->device, "tensor maps", why);
+}
+
 mlpbwd_status dev_tensor_map_encode(dev_context *context, const dev_tensor *tensor, dev_tensor_map *out,
                                     mlp_message *why) {
-    mlpbwd_status status = check_capability(context->device, "tensor maps", why);
+    mlpbwd_status status = dev_tensor_maps_available(context, why);
     if (!status)
         status = dev_tensor_check(tensor, why);
     if (!status && (!tensor->address || (uintptr_t)tensor->address % ADDRESS_UNIT))

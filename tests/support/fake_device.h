@@ -11,6 +11,8 @@ enum { FAKE_STREAMS = 64 };
 /* The one fake device and its context. arch is the only rung of its ladder. */
 dev *fake_device(const char *arch);
 dev_context *fake_context(void);
+/* Its compute capability from now on; 90 before. */
+void fake_capability(int capability);
 
 /* A caller's stream. Handles are never NULL. */
 dev_stream fake_stream(void);
@@ -23,7 +25,10 @@ void fake_capture(dev_stream stream, uint64_t id);
 /* Ends every capture. */
 void fake_end_captures(void);
 
-/* The launch after the next n fails with DEVICE_ERROR (-1: none does). */
+/* The launch after the next n fails with DEVICE_ERROR (-1: none does); a change of a recorded one counts as well. */
 void fake_fail_after(int launches);
+
+/* Recorded graphs that have been enqueued so far. */
+int fake_graph_launches(void);
 
 #endif
