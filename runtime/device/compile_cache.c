@@ -11,13 +11,16 @@
 #include "cc_run.h"
 #include "db.h"
 
-#define FIRST_WORDS "mlpbwd compiled 1"
+#define FIRST_WORDS "mlpbwd compiled 2"
+
+static bool is_ours(const struct stat *info) {
+    return info->st_uid == geteuid() && (info->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
 static bool folder_is_ours(const char *folder) {
     struct stat info;
     (void)mkdir(folder, 0700);
-    return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
-           (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && is_ours(&info);
 }
 
 static bool write_command(FILE *to, const cc_command *command) {
@@ -74,59 +77,80 @@ bool compile_cache_path(const dev_compile_request *request, char path[PATH_MAX])
     return snprintf(path, PATH_MAX, "%s/%s", folder, hash) < PATH_MAX - 8;
 }
 
-/* A file: one line with what it is, sizes and the hash of the rest; the log; the machine code. */
-static bool read_file(FILE *file, dev_image *image) {
-    char format[sizeof image->format], expected[DB_HASH_CAPACITY], hash[DB_HASH_CAPACITY], end;
-    size_t log_size, size;
-    if (fscanf(file, FIRST_WORDS " %15s %zu %zu %64s%c", format, &log_size, &size, expected, &end) != 5 ||
-        end != '\n' || size > INT_MAX || log_size > INT_MAX)
+/* A file: one line with what it is, the sizes of log and machine code, and the hash of the rest, which is all of it. */
+typedef struct content {
+    char *all; /* the image's format, padded; the log; the machine code */
+    size_t size;
+} content;
+enum { FORMAT_SIZE = sizeof((dev_image *)NULL)->format };
+
+static bool read_content(FILE *file, size_t log_size, size_t code_size, const char *expected, content *c) {
+    char hash[DB_HASH_CAPACITY];
+    c->size = FORMAT_SIZE + log_size + code_size;
+    c->all = malloc(c->size);
+    if (!c->all || fread(c->all, 1, c->size, file) != c->size)
         return false;
-    char *all = malloc(log_size + size + 1);
-    bool good = all && fread(all, 1, log_size + size, file) == log_size + size;
+    db_hash(c->all, c->size, hash);
+    return strcmp(hash, expected) == 0 && memchr(c->all, 0, FORMAT_SIZE);
+}
+
+static bool read_file(FILE *file, dev_image *image) {
+    char expected[DB_HASH_CAPACITY], end;
+    size_t log_size, code_size;
+    content c = {NULL, 0};
+    bool good = fscanf(file, FIRST_WORDS " %zu %zu %64s%c", &log_size, &code_size, expected, &end) == 4 &&
+                end == '\n' && log_size <= INT_MAX && code_size <= INT_MAX &&
+                read_content(file, log_size, code_size, expected, &c);
     if (good) {
-        db_hash(all, log_size + size, hash);
-        image->bytes = strcmp(hash, expected) == 0 ? malloc(size + 1) : NULL;
-        image->log = strndup(all, log_size);
+        image->bytes = malloc(code_size + 1);
+        image->log = strndup(c.all + FORMAT_SIZE, log_size);
         good = image->bytes && image->log;
     }
     if (good) {
-        memcpy(image->bytes, all + log_size, size);
-        image->size = size;
-        memcpy(image->format, format, sizeof format);
+        memcpy(image->format, c.all, FORMAT_SIZE);
+        memcpy(image->bytes, c.all + FORMAT_SIZE + log_size, code_size);
+        image->size = code_size;
     } else {
         dev_image_free(image);
     }
-    free(all);
+    free(c.all);
     return good;
 }
 
 bool compile_cache_get(const char *path, dev_image *image) {
-    FILE *file = fopen(path, "re");
-    if (!file)
+    struct stat info;
+    int number = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* a pipe would wait for a writer */
+    if (number < 0)
         return false;
+    FILE *file = fstat(number, &info) == 0 && S_ISREG(info.st_mode) && is_ours(&info) ? fdopen(number, "r") : NULL;
+    if (!file) {
+        (void)close(number);
+        return false;
+    }
     bool good = read_file(file, image);
-    fclose(file);
+    (void)fclose(file);
     return good;
 }
 
 void compile_cache_put(const char *path, const dev_image *image) {
     char draft[PATH_MAX], head[160], hash[DB_HASH_CAPACITY];
-    size_t log_size = strlen(image->log);
-    char *all = malloc(log_size + image->size + 1);
-    if (!all)
+    const size_t log_size = strlen(image->log);
+    content c = {.size = FORMAT_SIZE + log_size + image->size};
+    c.all = malloc(c.size);
+    if (!c.all)
         return;
-    memcpy(all, image->log, log_size);
-    memcpy(all + log_size, image->bytes, image->size);
-    db_hash(all, log_size + image->size, hash);
-    int length =
-        snprintf(head, sizeof head, FIRST_WORDS " %s %zu %zu %s\n", image->format, log_size, image->size, hash);
+    memcpy(c.all, image->format, FORMAT_SIZE);
+    memcpy(c.all + FORMAT_SIZE, image->log, log_size);
+    memcpy(c.all + FORMAT_SIZE + log_size, image->bytes, image->size);
+    db_hash(c.all, c.size, hash);
+    int length = snprintf(head, sizeof head, FIRST_WORDS " %zu %zu %s\n", log_size, image->size, hash);
     snprintf(draft, sizeof draft, "%.*s.XXXXXX", PATH_MAX - 8, path);
     int file = mkostemp(draft, O_CLOEXEC);
     if (file >= 0) {
-        bool good = file_write_all(file, head, (size_t)length) && file_write_all(file, all, log_size + image->size);
+        bool good = file_write_all(file, head, (size_t)length) && file_write_all(file, c.all, c.size);
         good = close(file) == 0 && good;
         if (!good || rename(draft, path) != 0)
-            unlink(draft);
+            (void)unlink(draft);
     }
-    free(all);
+    free(c.all);
 }

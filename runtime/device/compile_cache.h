@@ -13,7 +13,7 @@
 /* Where the request's machine code is or would be. False: no cache. The folder is made if it is missing; one that is
  * another user's, or that others may write, is not used, as code from it is run. */
 bool compile_cache_path(const dev_compile_request *request, char path[PATH_MAX]);
-/* False: not there, or damaged. image: as dev_compile gives it. */
+/* False: not there, damaged, or not a file of this user's alone. image: as dev_compile gives it. */
 bool compile_cache_get(const char *path, dev_image *image);
 /* Whole or not at all, whoever else writes the same; says nothing when there is no room. */
 void compile_cache_put(const char *path, const dev_image *image);

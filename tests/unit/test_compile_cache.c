@@ -91,13 +91,17 @@ static void what_was_compiled_is_remembered(void **state) {
         dev_image_free(&first);
         dev_image_free(&second);
     }
-    FILE *damaged = fopen(file, "r+");
-    assert_non_null(damaged);
-    assert_int_equal(fseek(damaged, -100, SEEK_END), 0);
-    assert_int_equal(fputs("damage", damaged) < 0, 0);
-    assert_int_equal(fclose(damaged), 0);
-    assert_int_equal(calls_for(source, "one", MLPBWD_OK, &first), 1);
-    dev_image_free(&first);
+    for (int in_format = 0; in_format <= 1; in_format++) { /* the format's name follows the first line; code is last */
+        FILE *damaged = fopen(file, "r+");
+        char head[200];
+        assert_non_null(damaged);
+        assert_non_null(fgets(head, sizeof head, damaged));
+        assert_int_equal(in_format ? fseek(damaged, 0, SEEK_CUR) : fseek(damaged, -100, SEEK_END), 0);
+        assert_int_equal(fputs("damage", damaged) < 0, 0);
+        assert_int_equal(fclose(damaged), 0);
+        assert_int_equal(calls_for(source, "one", MLPBWD_OK, &first), 1);
+        dev_image_free(&first);
+    }
 }
 
 static void other_requests_are_others(void **state) {
@@ -131,6 +135,16 @@ static void only_ones_own_folder_is_used(void **state) {
     assert_int_equal(chmod(cache, 0700), 0);
     assert_int_equal(calls_for(source, "three", MLPBWD_OK, &image), 0);
     dev_image_free(&image);
+    char *file = strdup(only_file());
+    assert_int_equal(chmod(file, 0622), 0); /* and a file that others may write is replaced */
+    assert_int_equal(calls_for(source, "three", MLPBWD_OK, &image), 1);
+    dev_image_free(&image);
+    assert_int_equal(unlink(file) || mkfifo(file, 0600), 0); /* so is what would wait for a writer */
+    for (int calls_left = 1; calls_left >= 0; calls_left--) {
+        assert_int_equal(calls_for(source, "three", MLPBWD_OK, &image), calls_left);
+        dev_image_free(&image);
+    }
+    free(file);
     assert_int_equal(setenv("MLPBWD_COMPILE_CACHE", "not/absolute", 1), 0);
     assert_int_equal(calls_for(source, "three", MLPBWD_OK, &image), 1);
     dev_image_free(&image);
