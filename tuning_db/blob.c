@@ -1,5 +1,6 @@
 /* Blobs and the compile cache that points at them. */
 #include <nettle/sha2.h>
+#include <nettle/version.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,11 @@ void db_hash(const void *bytes, size_t size, char hash[DB_HASH_CAPACITY]) {
     sha256_init(&context);
     if (size)
         sha256_update(&context, size, bytes);
+#if NETTLE_VERSION_MAJOR >= 4 /* since then a digest is always whole */
+    sha256_digest(&context, digest);
+#else
     sha256_digest(&context, sizeof digest, digest);
+#endif
     for (size_t i = 0; i < sizeof digest; ++i) {
         hash[2 * i] = digits[digest[i] >> 4];
         hash[2 * i + 1] = digits[digest[i] & 15];
