@@ -344,7 +344,7 @@ mlpbwd_status finals_run(sweep *s, int64_t tokens, trial_list *list, double defa
         double standard_us =
             standard && !standard->interrupted && strcmp(standard->outcome, "ok") == 0 ? standard->median : -1;
         if (winner)
-            status = winner_store(s, tokens, winner, standard_us, complete, why);
+            status = winner_store(s, tokens, winner, standard_us, complete && !s->budget_ended, why);
         else
             sweep_progress(s, true, "T=%lld: %s, nothing is stored", (long long)tokens,
                            s->budget_ended ? "the budget ended before a pass was right" : "no pass is right");
