@@ -123,7 +123,9 @@ mlpbwd_status finalist_conclude(sweep *s, int64_t tokens, finalist *f, mlp_messa
     mlpbwd_status status =
         measurement ? record_put(s, &key, f->outcome, f->reason, f->median, measurement, why) : sweep_no_memory(why);
     json_decref(measurement);
-    record_count(s, &key, f->outcome, f->reason);
+    if (!f->counted)
+        record_count(s, &key, f->outcome, f->reason);
+    f->counted = true;
     return status;
 }
 
@@ -287,13 +289,19 @@ static finalist *fastest(finalist *list, size_t count) {
 /* Refines the fastest; what comes of it then runs against all that were near, and against the default, anew. */
 static mlpbwd_status refine(sweep *s, int64_t tokens, const trial_list *list, finalist **finalists, size_t *count,
                             double pass_us, double deadline, mlp_message *why) {
-    const finalist *best = fastest(*finalists, *count);
+    finalist *best = fastest(*finalists, *count);
     finalist found;
     bool improved = false;
-    mlpbwd_status status =
-        best ? refine_pass(s, tokens, list, best, pass_us, deadline, &found, &improved, why) : MLPBWD_OK;
-    if (status != MLPBWD_OK || !improved)
+    if (!best)
+        return MLPBWD_OK;
+    mlpbwd_status status = refine_pass(s, tokens, list, best, pass_us, deadline, &found, &improved, why);
+    if (status == MLPBWD_OK) /* it was in flight again */
+        status = finalist_conclude(s, tokens, best, why);
+    if (status != MLPBWD_OK || !improved) {
+        if (improved)
+            finalist_free(&found);
         return status;
+    }
     const double limit = best->median * (1 + NEAR);
     finalist *more = realloc(*finalists, (*count + 1) * sizeof *more);
     if (!more) {

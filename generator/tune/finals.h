@@ -16,6 +16,7 @@ typedef struct finalist {
     char protocol[96];
     json_t *errors;
     bool interrupted; /* or never compiled: no row says anything of it */
+    bool counted;     /* in the summary */
 } finalist;
 
 /* selection: slot -> parameters. */

@@ -19,7 +19,8 @@ typedef struct refinement {
     double pass_us, deadline;
     finalist leader;
     json_t *seen; /* signatures */
-    bool improved, ended;
+    int changes;  /* taken so far */
+    bool ended;
 } refinement;
 
 static bool is_candidate(const trial *t, const char *pipeline, const char *slot) {
@@ -124,11 +125,13 @@ static mlpbwd_status try_rival(refinement *r, const char *slot, const trial *riv
         if (status == MLPBWD_OK)
             status = finalist_conclude(r->s, r->tokens, &challenger, why);
     }
-    if (wins) {
+    if (status == MLPBWD_OK && wins) {
         finalist old = r->leader;
         r->leader = challenger;
         challenger = old;
-        r->improved = true;
+        if (r->changes > 0) /* the first is the finals' own, whose row is theirs */
+            status = finalist_conclude(r->s, r->tokens, &challenger, why);
+        r->changes++;
     }
     finalist_free(&challenger);
     return status;
@@ -161,17 +164,13 @@ mlpbwd_status refine_pass(sweep *s, int64_t tokens, const trial_list *list, cons
     json_object_set_new(r.seen, r.leader.signature, json_true());
     status = measure_anew(&r, &r.leader, CHECK_NOTHING, why);
     const double before = r.leader.median;
-    for (int i = 0; i < LAPS && status == MLPBWD_OK && is_timed(&r.leader) && !is_over(&r); i++) {
-        const bool had = r.improved;
-        r.improved = false;
+    for (int i = 0, had = -1; i < LAPS && r.changes > had && status == MLPBWD_OK && is_timed(&r.leader) && !is_over(&r);
+         i++) {
+        had = r.changes;
         status = lap(&r, why);
-        const bool again = r.improved;
-        r.improved = r.improved || had;
-        if (!again)
-            break;
     }
     json_decref(r.seen);
-    *improved = status == MLPBWD_OK && r.improved;
+    *improved = status == MLPBWD_OK && r.changes > 0;
     if (*improved) {
         sweep_progress(s, true, "T=%lld: changes beside each other, %.1f us before, %.1f after", (long long)tokens,
                        before, r.leader.median);

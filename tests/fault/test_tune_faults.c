@@ -34,8 +34,8 @@ static tune_options options_for(void **state) {
                           .intermediate_size = 64,
                           .accuracy = MLPBWD_ACCURACY_FP32,
                           .jobs = 2,
-                          .compile_limit_seconds = 4,
-                          .run_limit_seconds = 4,
+                          .compile_limit_seconds = 7, /* also on a busy machine */
+                          .run_limit_seconds = 5,
                           .compile_memory_bytes = (size_t)2 << 30,
                           .repetitions = 3,
                           .warmup = 1,
@@ -85,9 +85,9 @@ static void culprits_are_named_and_the_rest_is_kept(void **state) {
     json_t *first = run(&options);
     assert_int_equal(json_array_size(json_object_get(first, "winners")), 1);
     assert_named(first, "trap", "crashed", "SIGILL");
-    assert_named(first, "loop", "timeout", "more than 4 s");
+    assert_named(first, "loop", "timeout", "more than 5 s");
     assert_named(first, "compile_error", "compile_failed", "");
-    assert_named(first, "slow_compile", "compile_timeout", "4 s");
+    assert_named(first, "slow_compile", "compile_timeout", "7 s");
     assert_named(first, "nothing", "wrong", "grad_hidden_states[0,0]");
     assert_named(first, "skip_row", "wrong", "");
     assert_named(first, "wrong_input", "wrong", "a kernel wrote into the input hidden_states, first at element 5");
@@ -105,6 +105,10 @@ static void culprits_are_named_and_the_rest_is_kept(void **state) {
 
 /* ---- error figures ---- */
 
+typedef struct rows_counted {
+    int all, at_tuned; /* of those the error figures are of the tuned sizes */
+} rows_counted;
+
 static mlpbwd_status check_errors(void *user, const db_candidate *row, mlp_message *why) {
     (void)why;
     if (strcmp(row->outcome, "ok") != 0)
@@ -114,15 +118,18 @@ static mlpbwd_status check_errors(void *user, const db_candidate *row, mlp_messa
     double error = json_number_value(json_object_get(hidden, "frobenius"));
     bool whole_pass = !row->slot[0], at_tuned = strcmp(text(errors, "shape"), "T=40 H=64 I=64") == 0;
     at_tuned = at_tuned || strcmp(text(errors, "shape"), "T=24 H=64 I=64") == 0;
-    if (!(error > 0 && error < 1e-5) || whole_pass != at_tuned || !text(errors, "shape")[0])
+    /* of the tuned sizes: passes that were in the finals; those that were only tried against their best need not */
+    if (!(error > 0 && error < 1e-5) || (at_tuned && !whole_pass) || !text(errors, "shape")[0])
         fail_msg("T=%lld slot \"%s\" %s: %s", (long long)row->tokens, row->slot, row->parameters, row->measurement);
     json_decref(measurement);
-    ++*(int *)user;
+    rows_counted *counted = user;
+    counted->all++;
+    counted->at_tuned += at_tuned;
     return MLPBWD_OK;
 }
 
-static int rows_with_errors(const char *path, int64_t at) {
-    int count = 0;
+static rows_counted rows_with_errors(const char *path, int64_t at) {
+    rows_counted count = {0, 0};
     db *database = fixture_open(path, DB_READ_ONLY);
     db_candidate like = {.units = -1, .tokens = at, .hidden_size = -1, .intermediate_size = -1, .accuracy = -1};
     assert_int_equal(db_each_candidate(database, &like, check_errors, &count, NULL), MLPBWD_OK);
@@ -138,10 +145,12 @@ static void rows_of_every_t_have_error_figures(void **state) {
     tune_options options = options_for(state);
     options.tokens = both;
     options.token_count = 2;
-    options.compile_limit_seconds = options.run_limit_seconds = 3;
     json_decref(run(&options));
-    for (int i = 0; i < 2; i++) /* how many whole passes reach the finals depends on the times */
-        assert_true(rows_with_errors(options.database_path, both[i]) >= 4);
+    for (int i = 0; i < 2; i++) { /* how many whole passes reach the finals depends on the times */
+        rows_counted counted = rows_with_errors(options.database_path, both[i]);
+        assert_true(counted.all >= 4);
+        assert_true(counted.at_tuned >= 1);
+    }
 }
 
 /* ---- kills and interruptions ---- */
