@@ -168,7 +168,8 @@ static void test_host(void **state) {
 static void test_cuda(void **state) {
     (void)state;
     static const int64_t tokens[] = {2164, 512}; /* on Hopper one whose launches take no tensor maps, one whose do */
-    costs c[2] = {{0}, {0}};
+    costs c[2];
+    memset(c, 0, sizeof c);
     for (int i = 0; i < 2; i++) {
         if (!measure("cuda:0", CALLS, tokens[i], 2048, 8192, &c[i]))
             skip();
