@@ -24,8 +24,7 @@ static const trial *ranked_trial(const trial_list *list, const char *pipeline, c
     const trial *best = NULL;
     for (size_t i = 0; i < list->count; i++) {
         const trial *t = &list->items[i];
-        if (!t->outcome || strcmp(t->outcome, "ok") != 0 || !(t->median > 0) || strcmp(t->v->slot, slot) != 0 ||
-            strcmp(t->v->pipeline, pipeline) != 0)
+        if (!trial_competes(t, pipeline, slot))
             continue;
         if (after && (t == after || t->median < after->median))
             continue;

@@ -1,7 +1,6 @@
 /* Whole passes: the default one, and the best combinations against each other, in turns. */
 #include "finals.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,10 @@ void finalist_free(finalist *f) {
     json_decref(f->plan);
     json_decref(f->errors);
     *f = (finalist){0};
+}
+
+bool finalist_is_timed(const finalist *f) {
+    return !f->interrupted && strcmp(f->outcome, "ok") == 0 && f->median > 0;
 }
 
 mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *selection, finalist *f, mlp_message *why) {
@@ -62,15 +65,6 @@ static void keep_times(finalist *f, const measure_result *result) {
     }
 }
 
-/* A pass is checked at small shapes once: what was found then also goes into its rows later on. */
-static void share_errors(const sweep *s, finalist *f) {
-    json_t *known = json_object_get(s->gated, f->signature);
-    if (f->errors || !known)
-        json_object_set_new(s->gated, f->signature, f->errors ? json_incref(f->errors) : json_true());
-    else if (json_is_object(known))
-        f->errors = json_incref(known);
-}
-
 mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, finalist_check check, int repetitions,
                                double pass_us, mlp_message *why) {
     record_key key = key_of(f, tokens);
@@ -98,7 +92,7 @@ mlpbwd_status finalist_measure(sweep *s, int64_t tokens, finalist *f, finalist_c
         snprintf(f->reason, sizeof f->reason, "%s", result->reason);
         keep_times(f, result);
         if (strcmp(f->outcome, "ok") == 0 && check != CHECK_NOTHING)
-            share_errors(s, f);
+            search_share_errors(s, f->signature, true, &f->errors);
     }
     measure_result_free(result);
     free(result);
@@ -237,20 +231,21 @@ static bool preferred(const finalist *a, const finalist *b, const finalist *stan
     return order ? order < 0 : strcmp(a->canonical, b->canonical) < 0;
 }
 
+static finalist *fastest(finalist *list, size_t count) {
+    finalist *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (finalist_is_timed(&list[i]) && (!best || list[i].median < best->median))
+            best = &list[i];
+    return best;
+}
+
 /* Within the tie band of the fastest: fewest departures from the default, then the smaller text. */
 static finalist *choose(finalist *list, size_t count, const finalist *standard) {
-    double best = INFINITY;
-    finalist *winner = NULL;
+    finalist *winner = fastest(list, count);
+    const double limit = winner ? winner->median * (1 + TIE_BAND) : 0;
     for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i].outcome, "ok") == 0 && list[i].median > 0 && !list[i].interrupted)
-            best = fmin(best, list[i].median);
-    for (size_t i = 0; i < count; i++) {
-        finalist *f = &list[i];
-        if (strcmp(f->outcome, "ok") != 0 || !(f->median > 0) || f->interrupted || f->median > best * (1 + TIE_BAND))
-            continue;
-        if (!winner || preferred(f, winner, standard))
-            winner = f;
-    }
+        if (finalist_is_timed(&list[i]) && list[i].median <= limit && preferred(&list[i], winner, standard))
+            winner = &list[i];
     return winner;
 }
 
@@ -275,15 +270,6 @@ static void free_finalists(finalist *list, size_t count) {
     for (size_t i = 0; i < count; i++)
         finalist_free(&list[i]);
     free(list);
-}
-
-static finalist *fastest(finalist *list, size_t count) {
-    finalist *best = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i].outcome, "ok") == 0 && list[i].median > 0 && !list[i].interrupted &&
-            (!best || list[i].median < best->median))
-            best = &list[i];
-    return best;
 }
 
 /* Refines the fastest; what comes of it then runs against all that were near, and against the default, anew. */

@@ -22,6 +22,8 @@ typedef struct finalist {
 /* selection: slot -> parameters. */
 mlpbwd_status finalist_create(sweep *s, const char *pipeline, const json_t *selection, finalist *f, mlp_message *why);
 void finalist_free(finalist *f);
+/* Right, and with a median. */
+bool finalist_is_timed(const finalist *f);
 /* What is checked before times are taken: nothing (it has been), the pass at small shapes, or also at these tokens. */
 typedef enum { CHECK_NOTHING, CHECK_SMALL, CHECK_ALL } finalist_check;
 /* Adds times. */

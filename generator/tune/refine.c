@@ -23,16 +23,11 @@ typedef struct refinement {
     bool ended;
 } refinement;
 
-static bool is_candidate(const trial *t, const char *pipeline, const char *slot) {
-    return t->outcome && strcmp(t->outcome, "ok") == 0 && t->median > 0 && strcmp(t->v->slot, slot) == 0 &&
-           strcmp(t->v->pipeline, pipeline) == 0;
-}
-
 /* Is no other variant of the slot with this value faster alone? Of equal ones the first. */
 static bool leads_in(const trial_list *list, const trial *t, const char *name, const json_t *value) {
     for (size_t i = 0; i < list->count; i++) {
         const trial *other = &list->items[i];
-        if (other == t || !is_candidate(other, t->v->pipeline, t->v->slot) ||
+        if (other == t || !trial_competes(other, t->v->pipeline, t->v->slot) ||
             !json_equal(json_object_get(other->v->parameters, name), value))
             continue;
         if (other->median < t->median || (other->median == t->median && other < t))
@@ -56,17 +51,12 @@ static int by_median(const void *a, const void *b) {
 /* The fastest first. */
 static size_t find_rivals(const refinement *r, const char *slot, const trial *rivals[MOST_RIVALS]) {
     size_t count = 0;
-    double least = 0;
-    for (size_t i = 0; i < r->list->count; i++) {
-        const trial *t = &r->list->items[i];
-        if (is_candidate(t, r->leader.pipeline, slot) && (least == 0 || t->median < least))
-            least = t->median;
-    }
+    const double least = search_best_of_slot(r->list, r->leader.pipeline, slot);
     if (least < MINOR * r->leader.median)
         return 0;
     for (size_t i = 0; i < r->list->count && count < MOST_RIVALS; i++) {
         const trial *t = &r->list->items[i];
-        if (is_candidate(t, r->leader.pipeline, slot) && t->median <= TOO_SLOW * least && leads_somewhere(r->list, t))
+        if (trial_competes(t, r->leader.pipeline, slot) && t->median <= TOO_SLOW * least && leads_somewhere(r->list, t))
             rivals[count++] = t;
     }
     qsort(rivals, count, sizeof(const trial *), by_median);
@@ -88,20 +78,16 @@ static mlpbwd_status measure_anew(refinement *r, finalist *f, finalist_check che
     return status;
 }
 
-static bool is_timed(const finalist *f) {
-    return !f->interrupted && strcmp(f->outcome, "ok") == 0 && f->median > 0;
-}
-
 /* Times the challenger, and if that is promising both once more, one right behind the other. */
 static mlpbwd_status duel(refinement *r, finalist *challenger, bool *wins, mlp_message *why) {
     *wins = false;
     mlpbwd_status status = measure_anew(r, challenger, CHECK_SMALL, why);
-    if (status != MLPBWD_OK || !is_timed(challenger) || challenger->median >= r->leader.median)
+    if (status != MLPBWD_OK || !finalist_is_timed(challenger) || challenger->median >= r->leader.median)
         return status;
     status = measure_anew(r, &r->leader, CHECK_NOTHING, why);
     if (status == MLPBWD_OK)
         status = measure_anew(r, challenger, CHECK_NOTHING, why);
-    *wins = status == MLPBWD_OK && is_timed(challenger) && is_timed(&r->leader) &&
+    *wins = status == MLPBWD_OK && finalist_is_timed(challenger) && finalist_is_timed(&r->leader) &&
             challenger->median < r->leader.median * (1 - GAIN);
     return status;
 }
@@ -164,8 +150,8 @@ mlpbwd_status refine_pass(sweep *s, int64_t tokens, const trial_list *list, cons
     json_object_set_new(r.seen, r.leader.signature, json_true());
     status = measure_anew(&r, &r.leader, CHECK_NOTHING, why);
     const double before = r.leader.median;
-    for (int i = 0, had = -1; i < LAPS && r.changes > had && status == MLPBWD_OK && is_timed(&r.leader) && !is_over(&r);
-         i++) {
+    for (int i = 0, had = -1;
+         i < LAPS && r.changes > had && status == MLPBWD_OK && finalist_is_timed(&r.leader) && !is_over(&r); i++) {
         had = r.changes;
         status = lap(&r, why);
     }

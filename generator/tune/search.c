@@ -83,14 +83,16 @@ static const trial *find_twin(const trial_list *list, const trial *t) {
     return NULL;
 }
 
-static double best_of_slot(const trial_list *list, const variant *v) {
+bool trial_competes(const trial *t, const char *pipeline, const char *slot) {
+    return t->outcome && strcmp(t->outcome, "ok") == 0 && t->median > 0 && strcmp(t->v->slot, slot) == 0 &&
+           strcmp(t->v->pipeline, pipeline) == 0;
+}
+
+double search_best_of_slot(const trial_list *list, const char *pipeline, const char *slot) {
     double best = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const trial *t = &list->items[i];
-        if (t->outcome && t->median > 0 && (best == 0 || t->median < best) && strcmp(t->outcome, "ok") == 0 &&
-            strcmp(t->v->slot, v->slot) == 0 && strcmp(t->v->pipeline, v->pipeline) == 0)
-            best = t->median;
-    }
+    for (size_t i = 0; i < list->count; i++)
+        if (trial_competes(&list->items[i], pipeline, slot) && (best == 0 || list->items[i].median < best))
+            best = list->items[i].median;
     return best;
 }
 
@@ -109,13 +111,12 @@ static double limit_in_slot(const sweep *s, const trial_list *list, const varian
     return hung && slowest > 0 ? fmin(limit, fmax(LEAST_AFTER_TIMEOUT, SLOWEST_ALLOWED * slowest)) : limit;
 }
 
-/* The small shapes are checked at one T only: what was found then is kept for the rows of the others. */
-static void share_errors(sweep *s, const variant *v, measure_result *result) {
-    json_t *known = json_object_get(s->gated, v->signature);
-    if (!known && strcmp(result->outcome, "ok") == 0)
-        json_object_set_new(s->gated, v->signature, result->errors ? json_incref(result->errors) : json_true());
-    else if (!result->errors && json_is_object(known))
-        result->errors = json_incref(known);
+void search_share_errors(sweep *s, const char *signature, bool passed, json_t **errors) {
+    json_t *known = json_object_get(s->gated, signature);
+    if (passed && (*errors || !known))
+        json_object_set_new(s->gated, signature, *errors ? json_incref(*errors) : json_true());
+    else if (!*errors && json_is_object(known))
+        *errors = json_incref(known);
 }
 
 static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, trial *t, double base_us,
@@ -131,7 +132,7 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
                                .gate_small = !json_object_get(s->gated, t->v->signature),
                                .repetitions = s->options.repetitions,
                                .warmup = s->options.warmup,
-                               .best_us = best_of_slot(list, t->v),
+                               .best_us = search_best_of_slot(list, t->v->pipeline, t->v->slot),
                                .limit_seconds = limit_in_slot(s, list, t->v, base_us)};
     measure_result *result = calloc(1, sizeof *result);
     if (!result)
@@ -145,7 +146,7 @@ static mlpbwd_status measure(sweep *s, int64_t tokens, const trial_list *list, t
         const char *outcome = result->outcome, *reason = result->reason;
         s->timed++;
         t->seconds = result->seconds;
-        share_errors(s, t->v, result);
+        search_share_errors(s, t->v->signature, strcmp(result->outcome, "ok") == 0, &result->errors);
         if (strcmp(outcome, "ok") == 0) {
             reason = plausible_reason(s, t->v->role, t->v->plan, t->v->slot, tokens, median, text, sizeof text);
             outcome = reason ? "impossible_time" : "ok";

@@ -10,9 +10,15 @@
 enum { ALL_OF = 160, SOME_OF = 96, MOST_NEIGHBOURS = 24 };
 
 static bool won_elsewhere(const sweep *s, const variant *v) {
-    const json_t *slot = json_object_get(json_object_get(s->winners_so_far, v->pipeline), v->slot);
-    const json_t *kernels = json_object_get(slot, v->kernel);
-    return json_object_get(kernels, v->canonical) != NULL;
+    size_t index;
+    json_t *plan;
+    json_array_foreach(s->passes_so_far, index, plan) {
+        const char *pipeline = json_string_value(json_object_get(plan, "pipeline"));
+        if (pipeline && strcmp(pipeline, v->pipeline) == 0 &&
+            json_equal(json_object_get(json_object_get(plan, "parameters"), v->slot), v->parameters))
+            return true;
+    }
+    return false;
 }
 
 typedef struct ranked {

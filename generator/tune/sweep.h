@@ -77,10 +77,10 @@ typedef struct sweep {
     json_t *sources; /* hash -> index into source_states */
     source_state *source_states;
     size_t source_count;
-    json_t *known;          /* row key -> stored row */
-    json_t *gated;          /* signature -> errors on the small shapes, which passed; true: no figures are known */
-    json_t *winners_so_far; /* "pipeline/slot" -> {canonical: kernel}: tried early at the next T */
-    json_t *passes_so_far;  /* plans that won at other T, in the order of the sweep: each enters the next finals */
+    json_t *known;         /* row key -> stored row */
+    json_t *gated;         /* signature -> errors on the small shapes, which passed; true: no figures are known */
+    json_t *passes_so_far; /* plans that won at other T, in the order of the sweep: their variants are tried early at
+                              the next T, and the last of them enter its finals as they are */
     json_t *summary;
     double started; /* measurer's or monotonic seconds */
     int64_t timed, compiled;
@@ -174,6 +174,13 @@ const char *plausible_reason(const sweep *s, const char *role, const json_t *pla
 mlpbwd_status search_slots(sweep *s, int64_t tokens, trial_list *list, double base_us, double deadline,
                            mlp_message *why);
 double search_limit(const sweep *s, double pass_us);
+/* Of this slot, right, and timed. */
+bool trial_competes(const trial *t, const char *pipeline, const char *slot);
+/* Microseconds of the fastest of the slot; 0: none has a time. */
+double search_best_of_slot(const trial_list *list, const char *pipeline, const char *slot);
+/* What is checked at small shapes is checked once a signature: errors found then (the caller's reference, or NULL) are
+ * kept if it passed, and *errors becomes a reference to what is known where there are none. */
+void search_share_errors(sweep *s, const char *signature, bool passed, json_t **errors);
 /* Checks a timed variant at the tuned T, which search_slots leaves to the finals; its row changes if it fails. */
 mlpbwd_status search_recheck(sweep *s, int64_t tokens, trial *t, double base_us, mlp_message *why);
 /* True when every trial has an outcome (or belongs to another shard and has none yet: then false). */

@@ -171,11 +171,9 @@ static mlpbwd_status open_all(sweep *s, mlp_message *why) {
     s->default_plans = json_object();
     s->known = json_object();
     s->gated = json_object();
-    s->winners_so_far = json_object();
     s->passes_so_far = json_array();
     s->summary = json_pack("{s:[],s:{},s:[]}", "winners", "candidates", "failed");
-    if (!s->sources || !s->default_plans || !s->known || !s->gated || !s->winners_so_far || !s->passes_so_far ||
-        !s->summary)
+    if (!s->sources || !s->default_plans || !s->known || !s->gated || !s->passes_so_far || !s->summary)
         return sweep_no_memory(why);
     mlpbwd_status status = gen_open(o->template_folders, o->template_folder_count, NULL, &s->generator, why);
     if (status == MLPBWD_OK)
@@ -199,7 +197,6 @@ static void close_all(sweep *s) {
     db_close(s->database);
     json_decref(s->known);
     json_decref(s->gated);
-    json_decref(s->winners_so_far);
     json_decref(s->passes_so_far);
 }
 

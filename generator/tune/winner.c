@@ -54,35 +54,6 @@ static void add_to_summary(sweep *s, int64_t tokens, const char *pipeline, const
                                     default_us > 0 ? json_real(default_us) : json_null()));
 }
 
-/* Variants of winners are tried early at the next T, and the pass as it is enters its finals. */
-static void remember(sweep *s, json_t *plan) {
-    json_array_append(s->passes_so_far, plan);
-    const char *pipeline = json_string_value(json_object_get(plan, "pipeline")), *slot;
-    json_t *parameters, *slots = json_object_get(s->winners_so_far, pipeline);
-    if (!slots) {
-        slots = json_object();
-        json_object_set_new(s->winners_so_far, pipeline, slots);
-    }
-    json_object_foreach(json_object_get(plan, "parameters"), slot, parameters) {
-        const char *kernel = json_string_value(json_object_get(parameters, "kernel"));
-        char *canonical = sweep_canonical_parameters(parameters);
-        if (kernel && canonical) {
-            json_t *kernels = json_object_get(slots, slot);
-            if (!kernels) {
-                kernels = json_object();
-                json_object_set_new(slots, slot, kernels);
-            }
-            json_t *known = json_object_get(kernels, kernel);
-            if (!known) {
-                known = json_object();
-                json_object_set_new(kernels, kernel, known);
-            }
-            json_object_set_new(known, canonical, json_true());
-        }
-        free(canonical);
-    }
-}
-
 mlpbwd_status winner_store(sweep *s, int64_t tokens, const finalist *winner, double default_us, bool complete,
                            mlp_message *why) {
     char date[DATE_CAPACITY];
@@ -110,7 +81,7 @@ mlpbwd_status winner_store(sweep *s, int64_t tokens, const finalist *winner, dou
         return status;
     add_to_summary(s, tokens, winner->pipeline, json_object_get(winner->plan, "parameters"), winner->median,
                    default_us);
-    remember(s, winner->plan);
+    json_array_append(s->passes_so_far, winner->plan);
     sweep_progress(s, true, "T=%lld: %s, %.1f us (default %.1f us)", (long long)tokens, winner->pipeline,
                    winner->median, default_us);
     return MLPBWD_OK;
@@ -165,7 +136,7 @@ mlpbwd_status winner_stored(sweep *s, int64_t tokens, bool *found, mlp_message *
         add_to_summary(s, tokens, json_string_value(json_object_get(row.plan, "pipeline")),
                        json_object_get(row.plan, "parameters"), row.median,
                        json_number_value(json_object_get(row.measurement, "default_us")));
-        remember(s, row.plan);
+        json_array_append(s->passes_so_far, row.plan);
         record_count_known(s, tokens);
         sweep_progress(s, true, "T=%lld: tuned before, %.1f us", (long long)tokens, row.median);
     }
