@@ -96,7 +96,8 @@ return {
   source = function(c)
     local p = c.p
     local pack = cuda.pack[c.accuracy]
-    local values = umma.values(c, sends(c) and "kernels/umma_gemm_bulk.cu" or "kernels/umma_gemm_store.cu", {
+    local values = umma.values(c, "Ring stage_of = {0, 0}, sums_of = {0, 0};",
+      sends(c) and "kernels/umma_gemm_bulk.cu" or "kernels/umma_gemm_store.cu", {
       take = text "kernels/umma_gemm_take.cu", derivative = "gelu_derivative_16", copies = 1,
       put = ("*(uint2 *)place = {%s(y.x * rescale, y.y * rescale), %s(y.z * rescale, y.w * rescale)};"):format(pack, pack),
     })

@@ -53,7 +53,8 @@ return {
   end,
   workspace = split_k.workspace,
   source = function(c)
-    local values = umma.values(c, "kernels/umma_split_gemm_store.cu", {
+    local values = umma.values(c, "Ring stage_of = {0, 0}, high_of = {0, 0}, cross_of = {0, 0};",
+      "kernels/umma_split_gemm_store.cu", {
       take = text "kernels/umma_split_gemm_take.cu", derivative = "gelu_derivative", copies = 2,
       put = text "kernels/umma_split_gemm_put.cu",
     })

@@ -49,9 +49,9 @@ local function without_wgmma()
   return rest
 end
 
--- values of the common holes; store: path of the store epilogue; dgelu: values of the dGELU epilogue's holes, whole_sums:
--- text that waits for the sums, slice: columns
-function M.values(c, store, dgelu)
+-- values of the common holes; rings: their declaration; store: path of the store epilogue; dgelu: values of the dGELU
+-- epilogue's holes
+function M.values(c, rings, store, dgelu)
   local p, gelu = c.p, roles[c.role].gelu
   local values = gemm.values(c, store, function()
     return fill(text "kernels/umma_gemm_dgelu.cu", dgelu)
@@ -60,9 +60,13 @@ function M.values(c, store, dgelu)
   values.ptx_cluster, values.ptx_sm100, values.umma = text "lib/ptx_cluster.cuh", text "lib/ptx_sm100.cuh", text "lib/umma.cuh"
   values.ctas, values.cluster = M.ctas(p), p.pair and "__cluster_dims__(2, 1, 1)" or ""
   values.stages, values.stealing, values.split = p.stages, p.schedule == "stealing", split_k.parts(c) > 1
-  -- the second attempt seldom has anything to do: it starts few blocks
-  values.steals_now = gelu and "attempt == 0" or "true"
-  values.setup = gelu and text "kernels/umma_gemm_setup.cu" or ""
+  values.start = fill(text "kernels/umma_gemm_start.cu", {
+    lowest_a = values.lowest_a, rings = rings,
+    -- the second attempt seldom has anything to do: it starts few blocks
+    steals_now = gelu and "attempt == 0" or "true",
+    setup = gelu and text "kernels/umma_gemm_setup.cu" or "",
+  })
+  values.lowest_a = nil
   values.prefetch = gelu and text "kernels/umma_gemm_prefetch.cu" or ""
   values.writer_state = gelu and "u32 exchanges = 0; /* of column sums */" or ""
   return values
