@@ -21,6 +21,15 @@ for _, tensor in ipairs(M.all) do
   M.size_c[tensor] = ("(i64)%s * %s"):format(M.rows_c[tensor], M.columns_c[tensor])
 end
 
+-- values of holes of M.each: elements of the tensor, and its place in the list, from 0
+function M.elements(tensor)
+  return M.size_c[tensor]
+end
+
+function M.index(_, i)
+  return i - 1
+end
+
 M.block_elements = 8192 -- what one block of 256 threads converts: 8 float4 a thread
 
 -- number of convert blocks of a tensor, as launch expression and in the kernel. Pieces of 64 rows x 128 columns where a

@@ -6,14 +6,6 @@ local convert = import "lib/convert.lua"
 
 local M = {}
 
-local function elements(tensor)
-  return operands.size_c[tensor]
-end
-
-local function index(_, i)
-  return i - 1
-end
-
 -- of a converted tensor
 local parameters = "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, "
 
@@ -57,8 +49,8 @@ function M.prepare(name, doc, blocked, set, sampled)
       values.parameters = operands.each(set, parameters .. "float *${tensor}_maxima, ")
         .. operands.each(sampled, "const float *${tensor}, Scale *${tensor}_scale, ")
       values.cases = operands.each(set, text "kernels/prepare_case.cu",
-        { blocks = convert.blocks_c(blocked), elements = elements, share = convert.share("column_partials", blocked) })
-      values.samples = operands.each(sampled, text "kernels/prepare_sample.cu", { index = index, elements = elements })
+        { blocks = convert.blocks_c(blocked), elements = operands.elements, share = convert.share("column_partials", blocked) })
+      values.samples = operands.each(sampled, text "kernels/prepare_sample.cu", { index = operands.index, elements = operands.elements })
       return fill(text "kernels/prepare.cu", values)
     end,
     launches = function(c)
@@ -86,7 +78,7 @@ function M.check(name, doc, blocked, set)
       local values = convert.pieces(c, blocked)
       values.parameters = operands.each(set, parameters .. "const float *${tensor}_maxima, ")
       values.cases = operands.each(set, text "kernels/check_case.cu",
-        { index = index, blocks = convert.blocks_c(blocked), share = convert.share("nullptr", blocked) })
+        { index = operands.index, blocks = convert.blocks_c(blocked), share = convert.share("nullptr", blocked) })
       return fill(text "kernels/check.cu", values)
     end,
     launches = function(c)

@@ -6,14 +6,6 @@ local M = {}
 
 local set = operands.all
 
-local function elements(tensor)
-  return operands.size_c[tensor]
-end
-
-local function index(_, i)
-  return i - 1
-end
-
 -- of {"", "_partials", ...}, the partials with the given access
 local function arguments(suffixes, access)
   local list = operands.arguments(set, suffixes)
@@ -49,9 +41,9 @@ function M.kernel(name, doc)
       return fill(text "kernels/scale_exact.cu", {
         base = text "lib/base.cuh", ptx = text "lib/ptx.cuh", scale = cuda.scale(c.accuracy), sample = text "lib/sample.cuh",
         measured = operands.each(set, "const float *${tensor}, float *${tensor}_partials, "),
-        measures = operands.each(set, text "kernels/scale_exact_case.cu", { index = index, elements = elements }),
+        measures = operands.each(set, text "kernels/scale_exact_case.cu", { index = operands.index, elements = operands.elements }),
         parameters = operands.each(set, "const float *${tensor}, Scale *${tensor}_scale, const float *${tensor}_partials, "),
-        cases = operands.each(set, text "kernels/scale_exact_put.cu", { index = index, elements = elements }),
+        cases = operands.each(set, text "kernels/scale_exact_put.cu", { index = operands.index, elements = operands.elements }),
       })
     end,
     launches = function(c)

@@ -71,9 +71,7 @@ local function conversion(c, beside)
     "const float *${tensor}, u16 *${tensor}_16, Scale *${tensor}_scale, ")
   local set = fill(text "kernels/wgmma_gemm_convert_setup_first.cu",
     { scales = operands.each(beside, "${tensor}_scale, ") }) .. operands.each(beside, text "kernels/wgmma_gemm_convert_setup.cu", {
-    index = function(_, i)
-      return i - 1
-    end,
+    index = operands.index,
     rows = function(tensor)
       return operands.rows_c[tensor]
     end,
