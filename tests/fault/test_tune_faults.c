@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "db_fixture.h"
-#include "tune.h"
+#include "sweep_fixture.h"
 
 static const char *const folders[] = {SOURCE_DIR "/tests/fault/templates"};
 static const int64_t tokens[] = {40};
@@ -42,20 +42,6 @@ static tune_options options_for(void **state) {
                           .interrupted = &interrupted};
 }
 
-static bool host_compiles(void) {
-    char version[64];
-    return dev_compiler_version("cc", version, sizeof version, NULL) == MLPBWD_OK;
-}
-
-static json_t *run(const tune_options *options) {
-    json_t *summary = NULL;
-    mlp_message why = {""};
-    mlpbwd_status status = tune_run(options, &summary, &why);
-    if (status != MLPBWD_OK)
-        fail_msg("%s: %s", mlpbwd_status_string(status), why.text);
-    return summary;
-}
-
 static const char *text(const json_t *object, const char *key) {
     const char *value = json_string_value(json_object_get(object, key));
     return value ? value : "";
@@ -79,10 +65,10 @@ static void assert_named(const json_t *summary, const char *fault, const char *o
 }
 
 static void culprits_are_named_and_the_rest_is_kept(void **state) {
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     tune_options options = options_for(state);
-    json_t *first = run(&options);
+    json_t *first = sweep_run(&options);
     assert_int_equal(json_array_size(json_object_get(first, "winners")), 1);
     assert_named(first, "trap", "crashed", "SIGILL");
     assert_named(first, "loop", "timeout", "more than 5 s");
@@ -94,7 +80,7 @@ static void culprits_are_named_and_the_rest_is_kept(void **state) {
     assert_named(first, "outside", "wrong", "beyond the end of grad_bias1");
     assert_int_equal(json_array_size(json_object_get(first, "failed")), 8);
     assert_true(json_integer_value(json_object_get(json_object_get(first, "candidates"), "ok")) >= 4);
-    json_t *second = run(&options); /* remembers the failures too */
+    json_t *second = sweep_run(&options); /* remembers the failures too */
     assert_int_equal(json_integer_value(json_object_get(second, "timed")), 0);
     assert_int_equal(json_integer_value(json_object_get(second, "compiled")), 0);
     assert_true(json_equal(json_object_get(first, "winners"), json_object_get(second, "winners")));
@@ -140,12 +126,12 @@ static rows_counted rows_with_errors(const char *path, int64_t at) {
 /* Small shapes are checked once, and their errors are in the rows of the second T too. */
 static void rows_of_every_t_have_error_figures(void **state) {
     static const int64_t both[] = {40, 24};
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     tune_options options = options_for(state);
     options.tokens = both;
     options.token_count = 2;
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     for (int i = 0; i < 2; i++) { /* how many whole passes reach the finals depends on the times */
         rows_counted counted = rows_with_errors(options.database_path, both[i]);
         assert_true(counted.all >= 4);
@@ -215,7 +201,7 @@ static void assert_kept(const json_t *before, const json_t *after) {
 }
 
 static void killed_sweeps_go_on(void **state) {
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     tune_options options = options_for(state);
     options.compile_limit_seconds = 3;
@@ -234,7 +220,7 @@ static void killed_sweeps_go_on(void **state) {
         json_decref(before);
         before = now;
     }
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_int_equal(json_array_size(json_object_get(summary, "winners")), 1);
     json_t *after = rows_in(options.database_path);
     assert_kept(before, after);
@@ -247,7 +233,7 @@ static void killed_sweeps_go_on(void **state) {
 }
 
 static void an_interrupted_sweep_ends_soon_and_goes_on(void **state) {
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     tune_options options = options_for(state);
     options.run_limit_seconds = 20; /* so that the endless loop is likely to be what is interrupted */
@@ -265,7 +251,7 @@ static void an_interrupted_sweep_ends_soon_and_goes_on(void **state) {
     json_t *row;
     json_object_foreach(before, key, row) assert_string_not_equal(text(row, "outcome"), "in_flight");
     options.run_limit_seconds = 3;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_int_equal(json_array_size(json_object_get(summary, "winners")), 1);
     json_t *after = rows_in(options.database_path);
     assert_kept(before, after);
@@ -277,10 +263,9 @@ static void an_interrupted_sweep_ends_soon_and_goes_on(void **state) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_folder, fixture_remove)
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "__worker") == 0)
-        return tune_worker_main(argc, argv);
-    if (argc > 1 && strcmp(argv[1], "__compile") == 0)
-        return tune_compile_main(argc, argv);
+    int code = 0;
+    if (sweep_was_child(argc, argv, &code))
+        return code;
     const struct CMUnitTest tests[] = {TEST(culprits_are_named_and_the_rest_is_kept), TEST(killed_sweeps_go_on),
                                        TEST(rows_of_every_t_have_error_figures),
                                        TEST(an_interrupted_sweep_ends_soon_and_goes_on)};

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "db_fixture.h"
-#include "tune.h"
+#include "sweep_fixture.h"
 
 static const int64_t tokens[] = {40};
 static char own_templates[512];
@@ -60,15 +60,6 @@ static tune_options options_for(void **state, const char *name) {
                           .warmup = 1};
 }
 
-static json_t *run(const tune_options *options) {
-    json_t *summary = NULL;
-    mlp_message why = {""};
-    mlpbwd_status status = tune_run(options, &summary, &why);
-    if (status != MLPBWD_OK)
-        fail_msg("%s: %s", mlpbwd_status_string(status), why.text);
-    return summary;
-}
-
 static json_int_t integer(const json_t *object, const char *key) {
     return json_integer_value(json_object_get(object, key));
 }
@@ -82,26 +73,21 @@ static const char *only_failure(const json_t *summary) {
     return json_string_value(json_object_get(first, "reason"));
 }
 
-static bool host_compiles(void) {
-    char version[64];
-    return dev_compiler_version("cc", version, sizeof version, NULL) == MLPBWD_OK;
-}
-
 static void a_sweep_then_compiles_nothing(void **state) {
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     write_kernel(state, 2);
     tune_options options = options_for(state, "ready.sqlite");
     options.device = "host";
     options.compile_only = true;
-    json_t *ahead = run(&options);
+    json_t *ahead = sweep_run(&options);
     assert_true(integer(ahead, "compiled") >= 2);
     const char *reason = only_failure(ahead);
     assert_non_null(strstr(reason, "could not compile"));
 
     options.compile_only = false;
     options.no_compile = true;
-    json_t *sweep = run(&options);
+    json_t *sweep = sweep_run(&options);
     assert_int_equal(integer(sweep, "compiled"), 0);
     assert_true(integer(sweep, "timed") > 0);
     assert_string_equal(only_failure(sweep), reason);
@@ -112,7 +98,7 @@ static void a_sweep_then_compiles_nothing(void **state) {
     /* with the compiler there is nothing left to compile, either */
     options.no_compile = false;
     options.retry_failed = false;
-    sweep = run(&options);
+    sweep = sweep_run(&options);
     assert_int_equal(integer(sweep, "compiled"), 0);
     assert_int_equal(integer(sweep, "timed"), 0);
     json_decref(sweep);
@@ -166,7 +152,7 @@ static json_t *made_ahead(void **state, const char *name, int units) {
     options.compile_only = true;
     options.arch = "generic";
     options.units = units;
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     return candidates(options.database_path, "");
 }
 
@@ -188,12 +174,12 @@ static json_t *tried(void **state, int units, unsigned seed) {
     tune_options options = options_for(state, name);
     options.replay_path = path;
     options.seed = seed;
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     return candidates(options.database_path, "Recorded");
 }
 
 static void everything_was_made_ahead(void **state) {
-    if (!host_compiles())
+    if (!sweep_host_compiles())
         skip();
     write_kernel(state, 200);
     json_t *one = made_ahead(state, "one.sqlite", 1), *two = made_ahead(state, "two.sqlite", 2), *hash;
@@ -217,10 +203,9 @@ static void everything_was_made_ahead(void **state) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, fixture_folder, fixture_remove)
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "__worker") == 0)
-        return tune_worker_main(argc, argv);
-    if (argc > 1 && strcmp(argv[1], "__compile") == 0)
-        return tune_compile_main(argc, argv);
+    int code = 0;
+    if (sweep_was_child(argc, argv, &code))
+        return code;
     const struct CMUnitTest tests[] = {TEST(a_sweep_then_compiles_nothing), TEST(without_code_nothing_can_be_done),
                                        TEST(everything_was_made_ahead)};
     return cmocka_run_group_tests(tests, NULL, NULL);

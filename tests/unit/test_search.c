@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "db_fixture.h"
-#include "tune.h"
+#include "sweep_fixture.h"
 
 static const char *const folders[] = {SOURCE_DIR "/tests/replay/templates"};
 static const int64_t both[] = {128, 64};
@@ -43,15 +43,6 @@ static tune_options options_for(void **state, json_t *json) {
                           .hidden_size = 64,
                           .intermediate_size = 64,
                           .replay_path = replay};
-}
-
-static json_t *run(const tune_options *options) {
-    json_t *summary = NULL;
-    mlp_message why = {""};
-    mlpbwd_status status = tune_run(options, &summary, &why);
-    if (status != MLPBWD_OK)
-        fail_msg("%s: %s", mlpbwd_status_string(status), why.text);
-    return summary;
 }
 
 static const json_t *winner(const json_t *summary, int64_t tokens) {
@@ -87,7 +78,7 @@ static void assert_winner(const json_t *summary, int64_t tokens, const char *pip
 
 static void picks_the_fastest(void **state) {
     tune_options options = options_for(state, recording());
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 110, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
     assert_winner(summary, 128, "roundabout", 140, 400,
@@ -109,7 +100,7 @@ static mlpbwd_status note_plan(void *user, const db_plan_row *row, mlp_message *
 
 static void stores_the_winner(void **state) {
     tune_options options = options_for(state, recording());
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     db *database = fixture_open(options.database_path, DB_READ_ONLY);
     json_t *rows = json_array();
     db_plan_filter filter = {"replay", "Recorded 4", 4, MLPBWD_ACCURACY_TF32, 64, 64, 64};
@@ -132,7 +123,7 @@ static void stores_the_winner(void **state) {
 
 static void a_finished_sweep_times_nothing(void **state) {
     tune_options options = options_for(state, recording());
-    json_t *first = run(&options), *second = run(&options);
+    json_t *first = sweep_run(&options), *second = sweep_run(&options);
     assert_true(number(first, "timed") > 20);
     assert_true(number(second, "timed") == 0);
     assert_true(number(second, "compiled") == 0);
@@ -141,7 +132,7 @@ static void a_finished_sweep_times_nothing(void **state) {
     assert_true(json_equal(json_object_get(first, "candidates"), json_object_get(second, "candidates")));
     json_decref(first);
     options.repetitions = 10; /* another protocol is another measurement */
-    json_t *third = run(&options);
+    json_t *third = sweep_run(&options);
     assert_true(number(third, "timed") > 20);
     json_decref(second);
     json_decref(third);
@@ -159,7 +150,7 @@ static void close_times_are_decided_by_the_default(void **state) {
     tune_options options = options_for(state, json_incref(json));
     options.tokens = &both[1];
     options.token_count = 1;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 200, 200,
                   "{\"first\":" SLOT("first_plain", 2, 1) ",\"second\":" SLOT("second", 2, 1) "}");
     json_decref(summary);
@@ -170,7 +161,7 @@ static void close_times_are_decided_by_the_default(void **state) {
     options.tokens = &both[1];
     options.token_count = 1;
     options.database_path = fixture_path(state, "other.sqlite");
-    summary = run(&options);
+    summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 194, 200,
                   "{\"first\":" SLOT("first_plain", 1, 1) ",\"second\":" SLOT("second", 2, 1) "}");
     json_decref(summary);
@@ -190,7 +181,7 @@ static void passes_are_judged_as_a_whole(void **state) {
     tune_options options = options_for(state, json);
     options.tokens = &both[1];
     options.token_count = 1;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 160, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 2, 1) "}");
     json_decref(summary);
@@ -208,7 +199,7 @@ static void a_winner_is_tried_at_the_next_tokens(void **state) {
     json_object_set_new(passes, key, json_real(70));
     json_object_set_new(json, "passes", passes);
     tune_options options = options_for(state, json);
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 128, "direct", 70, 400,
                   "{\"first\":" SLOT("first_other", 2, 2) ",\"second\":" SLOT("second", 4, 1) "}");
     json_decref(summary);
@@ -221,7 +212,7 @@ static void a_failing_candidate_is_left_out_and_named(void **state) {
     tune_options options = options_for(state, json);
     options.tokens = &both[1];
     options.token_count = 1;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "roundabout", 180, 200,
                   "{\"back\":" SLOT("second", 2, 1) ",\"outward\":" SLOT("first_plain", 2, 1) "}");
     const json_t *failed = json_object_get(summary, "failed");
@@ -268,16 +259,16 @@ static void an_exhaustive_slot_is_not_pruned(void **state) {
     options.token_count = 1;
     options.template_folders = two;
     options.template_folder_count = 2;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 160, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 2, 1) "}");
     json_decref(summary);
     options.exhaustive = "second"; /* the same database: the rest is known */
-    summary = run(&options);
+    summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 110, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
     json_decref(summary);
-    summary = run(&options);
+    summary = sweep_run(&options);
     assert_true(number(summary, "timed") == 0);
     json_decref(summary);
     mlp_message why = {""};
@@ -292,14 +283,14 @@ static void failures_are_remembered_until_they_are_retried(void **state) {
     tune_options options = options_for(state, json);
     options.tokens = &both[1];
     options.token_count = 1;
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     options_for(state, recording()); /* it would pass now */
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_true(number(summary, "timed") == 0);
     assert_int_equal(json_array_size(json_object_get(summary, "failed")), 1);
     json_decref(summary);
     options.retry_failed = true;
-    summary = run(&options);
+    summary = sweep_run(&options);
     assert_true(number(summary, "timed") > 0);
     assert_int_equal(json_array_size(json_object_get(summary, "failed")), 0);
     assert_winner(summary, 64, "direct", 110, 200,
@@ -320,7 +311,7 @@ static void a_family_that_hangs_costs_one_limit(void **state) {
     options.tokens = &both[1];
     options.token_count = 1;
     options.budget_seconds = 40;
-    json_t *first = run(&options), *second = run(&options);
+    json_t *first = sweep_run(&options), *second = sweep_run(&options);
     assert_true(number(json_object_get(first, "candidates"), "timeout") == 4);
     assert_winner(first, 64, "direct", 110, 200,
                   "{\"first\":" SLOT("first_other", 1, 2) ",\"second\":" SLOT("second", 1, 1) "}");
@@ -336,7 +327,7 @@ static void what_fails_only_at_the_tuned_size_is_found_out(void **state) {
     tune_options options = options_for(state, json);
     options.tokens = &both[1];
     options.token_count = 1;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_winner(summary, 64, "direct", 140, 200,
                   "{\"first\":" SLOT("first_plain", 4, 1) ",\"second\":" SLOT("second", 1, 1) "}");
     bool named = false;
@@ -359,7 +350,7 @@ static void impossible_times_are_refused(void **state) {
     tune_options options = options_for(state, json);
     options.tokens = &both[1];
     options.token_count = 1;
-    json_t *summary = run(&options);
+    json_t *summary = sweep_run(&options);
     assert_true(number(json_object_get(summary, "candidates"), "impossible_time") == 3);
     assert_winner(summary, 64, "direct", 100.14, 200,
                   "{\"first\":" SLOT("first_other", 1, 1) ",\"second\":" SLOT("second", 2, 1) "}");
@@ -454,7 +445,7 @@ static void what_was_in_flight_is_tried_once_more(void **state) {
     options.tokens = &both[1];
     options.token_count = 1;
     char outcome[64];
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     static const struct {
         const char *reason;
         double median_us;
@@ -463,7 +454,7 @@ static void what_was_in_flight_is_tried_once_more(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         options.seed++; /* so that the stored winner is not enough */
         default_row(options.database_path, cases[i].reason, cases[i].median_us, NULL);
-        json_t *summary = run(&options);
+        json_t *summary = sweep_run(&options);
         default_row(options.database_path, NULL, 0, outcome);
         assert_string_equal(outcome, cases[i].outcome);
         if (strcmp(outcome, "ok") == 0)
@@ -478,7 +469,7 @@ static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
     json_object_set_new(json, "seconds_each", json_real(1));
     tune_options options = options_for(state, json);
     options.budget_seconds = 30;
-    json_t *first = run(&options);
+    json_t *first = sweep_run(&options);
     assert_int_equal(json_array_size(json_object_get(first, "winners")), 2);
     double timed = number(first, "timed");
     assert_true(json_is_true(json_object_get(first, "budget_ended")));
@@ -487,7 +478,7 @@ static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
     size_t before = json_object_size(rows);
     json_decref(rows);
     options.budget_seconds = 0;
-    json_t *second = run(&options);
+    json_t *second = sweep_run(&options);
     rows = candidates_in(options.database_path);
     assert_true(before > 2 && before < json_object_size(rows));
     assert_true(json_is_false(json_object_get(second, "budget_ended")));
@@ -500,7 +491,7 @@ static void a_budget_ends_the_sweep_and_the_next_goes_on(void **state) {
 
 static void shards_together_are_the_whole(void **state) {
     tune_options options = options_for(state, recording());
-    json_decref(run(&options));
+    json_decref(sweep_run(&options));
     json_t *whole = candidates_in(options.database_path);
     options.database_path = fixture_path(state, "parts.sqlite");
     options.shard_count = 3;
@@ -508,7 +499,7 @@ static void shards_together_are_the_whole(void **state) {
     json_t *summary = NULL;
     for (options.shard = 1; options.shard <= 3; options.shard++) {
         json_decref(summary);
-        summary = run(&options);
+        summary = sweep_run(&options);
         json_t *part = candidates_in(options.database_path);
         if (options.shard == 1)
             assert_true(json_object_size(part) < least);
@@ -538,12 +529,12 @@ static void an_interruption_keeps_what_was_measured(void **state) {
     options.interrupted = &interrupted;
     options.progress = interrupt_at_30;
     options.user = &lines;
-    json_t *first = run(&options);
+    json_t *first = sweep_run(&options);
     assert_true(json_is_true(json_object_get(first, "interrupted")));
     assert_true(json_array_size(json_object_get(first, "winners")) < 2);
     interrupted = 0;
     options.progress = NULL;
-    json_t *second = run(&options);
+    json_t *second = sweep_run(&options);
     assert_int_equal(json_array_size(json_object_get(second, "winners")), 2);
     json_decref(first);
     json_decref(second);
